@@ -1,0 +1,59 @@
+"""Frozen records that cross every boundary, and the protocols between layers."""
+
+from warpsmith.types.base import Device, Record, Rules, sha256_hex
+from warpsmith.types.compile import CompileResult, CompileStatus, KernelResources, Target
+from warpsmith.types.episode import Episode, StopReason, Turn
+from warpsmith.types.job import Job, JobOutcome, JobResult
+from warpsmith.types.reward import Reward
+from warpsmith.types.submission import Submission, SubmissionForm
+from warpsmith.types.task import Task, TaskSource
+from warpsmith.types.verdict import (
+    SCHEMA_VERSION,
+    ByteFloor,
+    CheckOutcome,
+    ErrorStats,
+    Machine,
+    MatchedSpeedup,
+    PaperSpeedup,
+    Phase,
+    Speedup,
+    Status,
+    TimeStats,
+    Timings,
+    Verdict,
+)
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "ByteFloor",
+    "CheckOutcome",
+    "CompileResult",
+    "CompileStatus",
+    "Device",
+    "Episode",
+    "ErrorStats",
+    "Job",
+    "JobOutcome",
+    "JobResult",
+    "KernelResources",
+    "Machine",
+    "MatchedSpeedup",
+    "PaperSpeedup",
+    "Phase",
+    "Record",
+    "Reward",
+    "Rules",
+    "Speedup",
+    "Status",
+    "StopReason",
+    "Submission",
+    "SubmissionForm",
+    "Target",
+    "Task",
+    "TaskSource",
+    "TimeStats",
+    "Timings",
+    "Turn",
+    "Verdict",
+    "sha256_hex",
+]

@@ -1,0 +1,109 @@
+"""The protocols between layers, in one place."""
+
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from warpsmith.types.base import Device, Record, Rules
+from warpsmith.types.compile import CompileResult, Target
+from warpsmith.types.job import Job, JobResult
+from warpsmith.types.submission import Submission
+from warpsmith.types.task import Task
+from warpsmith.types.verdict import Verdict
+
+
+class Compiler(Protocol):
+    """Builds a submission for a target; never raises for the submission's own faults."""
+
+    def build(self, submission: Submission, target: Target) -> CompileResult: ...
+
+
+class JudgeSettings(Record):
+    """What a judgement is asked to do. Part of every verdict's cache key."""
+
+    device: Device
+    rules: Rules = Rules.PRACTICAL
+    checks: int = 5
+    """Correctness checks on fresh random inputs, at least 5."""
+    timed_calls: int = 30
+    """Timed calls wanted, 10 to 100; fewer where the budget forbids."""
+    time_budget_s: float = 20.0
+    call_timeout_s: float = 60.0
+    timeout_s: float = 900.0
+    """Whole judgement, compile excluded."""
+    measure: bool = True
+    """False: correctness only, also on cuda."""
+
+
+@runtime_checkable
+class Judge(Protocol):
+    """Judges one submission on one task. Raises InfrastructureError only when no verdict can be recorded."""
+
+    def judge(self, task: Task, submission: Submission, settings: JudgeSettings) -> Verdict: ...
+
+
+class GpuPool(Protocol):
+    """Runs jobs, one at a time on a device."""
+
+    def run(self, job: Job) -> JobResult: ...
+
+
+class Environment(Protocol):
+    """What a policy works in: one task, a compiler and a judge. Everything asked of it is recorded."""
+
+    task: Task
+    device: Device
+    workdir: Path
+
+    def compile(self, submission: Submission) -> CompileResult: ...
+
+    def judge(self, submission: Submission) -> Verdict: ...
+
+
+class PolicyStep(Record):
+    """What a policy yields: a note, and a submission where it wants one judged."""
+
+    note: str
+    submission: Submission | None = None
+
+
+class Policy(Protocol):
+    """Works on a task: yields steps, and is sent back each step's verdict (None where nothing was judged)."""
+
+    name: str
+
+    def solve(self, env: Environment) -> Generator[PolicyStep, Verdict | None, None]: ...
+
+
+class Sandbox(Protocol):
+    """Wraps a command so that it runs isolated."""
+
+    name: str
+
+    def unavailable(self) -> str | None:
+        """None where it works on this machine, else the reason in one line."""
+        ...
+
+    def command(self, argv: Sequence[str], spec: "SandboxSpec") -> list[str]: ...
+
+
+class SandboxSpec(Record):
+    """What an isolated process may see and use."""
+
+    cwd: str
+    read_only: tuple[str, ...] = ()
+    """Paths to show read-only, besides the system's."""
+    writable: tuple[str, ...] = ()
+    gpu: bool = False
+    cpu_seconds: int = 0
+    """0: no limit."""
+    max_processes: int = 512
+    max_file_bytes: int = 1 << 30
+    tmp_bytes: int = 1 << 30
+
+
+class DeviceLease(Protocol):
+    """Exclusive use of a device for a while."""
+
+    def lease(self, device: Device, timeout_s: float) -> AbstractContextManager[int | None]: ...
