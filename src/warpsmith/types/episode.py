@@ -34,6 +34,8 @@ class Episode(Record):
     policy: str
     task_hash: str
     task_name: str
+    task_record_hash: str | None = None
+    """Content hash of the whole `Task`, whose JSON lies in the store under it."""
     device: Device
     rules: Rules
     turns: tuple[Turn, ...]

@@ -30,6 +30,8 @@ class JudgeSettings(Record):
     """Timed calls wanted, 10 to 100; fewer where the budget forbids."""
     time_budget_s: float = 20.0
     call_timeout_s: float = 60.0
+    load_timeout_s: float = 120.0
+    """Importing the submission and constructing its model."""
     timeout_s: float = 900.0
     """Whole judgement, compile excluded."""
     measure: bool = True

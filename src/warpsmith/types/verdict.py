@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from warpsmith.types.base import Device, Record, Rules
 from warpsmith.types.compile import CompileResult
@@ -58,9 +58,13 @@ class CheckOutcome(Record):
 
 
 class TimeStats(Record):
-    """Wall time of calls by the judge's clock, the null call's cost subtracted; `raw_*` kept."""
+    """Wall time of one call by the judge's clock. A bracket holds `calls_per_bracket` calls back to back.
+
+    The null bracket's cost `null_ms` is subtracted once a bracket; `raw_median_ms` is the whole bracket's.
+    """
 
     calls: int
+    calls_per_bracket: int = 1
     median_ms: float
     p25_ms: float
     p75_ms: float
@@ -70,8 +74,9 @@ class TimeStats(Record):
     device_median_ms: float | None = None
     """Median of the measured process's own CUDA events: informative, never trusted alone."""
     launch_bound: bool = False
-    """True below five times the null cost."""
+    """True where the bracket takes less than five times the null cost: the time is shown, not trusted."""
     samples_ms: tuple[float, ...] = ()
+    """One a bracket."""
 
 
 class Timings(Record):
@@ -150,7 +155,7 @@ class Verdict(Record):
     compile: CompileResult | None = None
     machine: Machine | None = None
     notes: tuple[str, ...] = ()
-    seconds: dict[str, float] = {}
+    seconds: dict[str, float] = Field(default_factory=dict)
     """Where the judgement's own time went, by phase."""
 
     @model_validator(mode="after")
