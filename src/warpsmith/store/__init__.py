@@ -1,0 +1,8 @@
+"""Where runs, results and caches lie on disk."""
+
+from warpsmith.store.files import write_atomic
+from warpsmith.store.paths import cache_root
+from warpsmith.store.run import RunReader, RunStore
+from warpsmith.store.segments import Manifest
+
+__all__ = ["Manifest", "RunReader", "RunStore", "cache_root", "write_atomic"]
