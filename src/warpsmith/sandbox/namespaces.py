@@ -1,0 +1,127 @@
+"""Isolation with what every Linux has: util-linux's unshare, mount, setpriv and prlimit.
+
+As root the namespaces are made directly and the user is changed inside them. A plain user gets a user
+namespace for the mounts and a second one inside it, where the program is user 65534 and owns nothing. The shell
+that builds the view stays as the first process of the pid namespace: the wrapper's death kills it
+(`--kill-child`), and its death kills everything. It cannot become the program, since a change of user clears
+the death signal.
+"""
+
+import os
+import shutil
+from collections.abc import Sequence
+from shlex import join, quote
+
+from warpsmith.sandbox.limits import drop_privileges, prlimit
+from warpsmith.sandbox.probe import missing, probe
+from warpsmith.sandbox.view import UID, Kind, Mount, cwd_inside, job_mounts, system_mounts
+from warpsmith.types.protocols import SandboxSpec
+
+_TOOLS = ("unshare", "setpriv", "prlimit", "mount", "umount", "pivot_root", "sh")
+_ROOT = "/tmp"
+_OLD = "/.old"
+
+
+class NamespacesSandbox:
+    """Own mount, pid, net, ipc and uts namespaces; user 65534; no capabilities; a root with only a view."""
+
+    name = "namespaces"
+
+    def unavailable(self) -> str | None:
+        """None where it works here, else why not in one line. Runs a small program in it to find out."""
+        return missing(_TOOLS) or probe(self)
+
+    def command(self, argv: Sequence[str], spec: SandboxSpec) -> list[str]:
+        """`argv` wrapped; inherited file descriptors pass through. A signal's end comes back as 128 + signal.
+
+        As root, folders in `spec.writable` are handed to user 65534. Raises InfrastructureError where a path
+        of `spec` does not exist.
+        """
+        root = os.geteuid() == 0
+        namespaces = ["--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child"]
+        user = [] if root else ["--user", "--map-root-user"]
+        script = _script(spec, root=root)
+        return [
+            shutil.which("unshare") or "unshare",
+            *user,
+            *namespaces,
+            "--propagation=private",
+            "--",
+            "sh",
+            "-euc",
+            script,
+            "sandbox",
+            *argv,
+        ]
+
+
+def _script(spec: SandboxSpec, *, root: bool) -> str:
+    system = system_mounts(gpu=spec.gpu)
+    jobs = job_mounts(spec, other_user=root)
+    copies = [mount.path for mount in system if mount.kind is Kind.COPY]
+    writable = [mount.path for mount in jobs if mount.kind is Kind.WRITABLE]
+    owned = [path for path in writable if root and os.path.isdir(path)]
+    tmpfs = f"mount -t tmpfs -o nosuid,nodev,mode=1777,size={spec.tmp_bytes} tmpfs"
+    inner = [*drop_privileges(change_user=root), *prlimit(spec)]
+    if not root:
+        inner = ["unshare", "--user", f"--map-user={UID}", f"--map-group={UID}", "--keep-caps", "--", *inner]
+    lines = [
+        f"mount -t tmpfs -o mode=755,size=16m sandbox {_ROOT}",
+        f"mkdir -p {_ROOT}{_OLD} {_ROOT}/proc {_ROOT}/dev/shm {_ROOT}/tmp",
+        # from the root: cp looks for the parents' modes relative to where it stands
+        f"cd /; cp -rP --preserve=mode --parents -t {_ROOT} {join(copies)}",
+        *_show(system, source_prefix="", target_prefix=_ROOT, root=root),
+        f"mount -t proc -o nosuid,nodev,noexec proc {_ROOT}/proc",
+        f"{tmpfs} {_ROOT}/tmp",
+        f"{tmpfs} {_ROOT}/dev/shm",
+        # the old root moves aside with whatever lay under the folder that the new one was built on
+        f"cd {_ROOT}",
+        f"pivot_root . .{_OLD}",
+        "cd /",
+        *_show(jobs, source_prefix=_OLD, target_prefix="", root=root),
+        *([f"chown {UID}:{UID} {join(owned)}"] if owned else []),
+        f"umount -l {_OLD}; rmdir {_OLD}",
+        *_read_only_but(["/proc", "/dev", "/tmp", *writable]),
+        f"cd -- {quote(cwd_inside(spec))}",
+        # not the last command, else the shell would become the program
+        f'set +e; {join(inner)} "$@"',
+        "exit $?",
+    ]
+    return "\n".join(lines)
+
+
+def _show(mounts: Sequence[Mount], *, source_prefix: str, target_prefix: str, root: bool) -> list[str]:
+    """Shell lines that bring `mounts` into view, in order; copies are made elsewhere."""
+    folders, lines = [], []
+    # root sets the flags with the mount; a user namespace must keep those it finds: `_read_only_but`
+    read_only = "-o ro,nosuid,nodev " if root else ""
+    for mount in mounts:
+        target, source = quote(target_prefix + mount.path), quote(source_prefix + mount.source)
+        is_folder = mount.kind is Kind.FOLDER or (
+            mount.kind is not Kind.SYMLINK and os.path.isdir(mount.source)
+        )
+        if mount.kind is not Kind.COPY:
+            folders.append(target_prefix + (mount.path if is_folder else os.path.dirname(mount.path)))
+        if mount.kind is Kind.SYMLINK:
+            lines.append(f"ln -s {quote(mount.source)} {target}")
+        elif mount.kind in (Kind.READ_ONLY, Kind.WRITABLE, Kind.DEVICE):
+            if not is_folder:
+                lines.append(f"[ -e {target} ] || : >{target}")
+            options = read_only if mount.kind is Kind.READ_ONLY else ""
+            lines.append(f"mount --rbind {options}{source} {target}")
+    made = [f"mkdir -p {join(dict.fromkeys(folders))}"] if folders else []
+    # folders first and in one go: one that lies under a later mount is there in what is mounted
+    return [*made, *lines]
+
+
+def _read_only_but(kept: Sequence[str]) -> list[str]:
+    """Shell lines that make every mount read-only but those at and under `kept`, their other flags kept."""
+    patterns = "|".join(f"{quote(path)}|{quote(path)}/*" for path in kept)
+    return [
+        "while read -r _ _ _ _ point options _; do",
+        # mountinfo writes spaces and the like as octal escapes
+        r'case "$point" in *\\*) point=$(printf %b "$point");; esac',
+        f'case "$point" in {patterns}) ;; *) case "$options" in',
+        'rw|rw,*) mount -o "remount,bind,ro${options#rw}" "$point";; esac;; esac',
+        "done </proc/self/mountinfo",
+    ]
