@@ -1,0 +1,3 @@
+#pragma once
+#include_next <torch/torch.h>
+#include "warpsmith_sim/torch_device.h"

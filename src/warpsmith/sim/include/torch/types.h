@@ -1,0 +1,3 @@
+#pragma once
+#include_next <torch/types.h>
+#include "warpsmith_sim/torch_device.h"

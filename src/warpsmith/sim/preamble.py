@@ -1,0 +1,134 @@
+"""Makes PyTorch code written for CUDA run on the CPU, in a process that does nothing else.
+
+After `install()` every CPU tensor answers as a CUDA tensor would (`is_cuda`, `device`), the device "cuda" means the
+CPU wherever a PyTorch function is given it, and `torch.cuda` describes an H200. Copies to the CPU are real copies.
+Nothing is undone: the candidate's process is the place for it. Other threads see `torch.cuda` but not the device.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from warpsmith.errors import SubmissionUnsupportedError
+
+if TYPE_CHECKING:
+    import torch
+
+_INSTALLED = "_warpsmith_sim"
+
+
+def install() -> None:
+    """Installs the preamble once; imports torch. To be called before the submission is imported."""
+    import torch
+
+    if getattr(torch.cuda, _INSTALLED, False):
+        return
+    from warpsmith.sim.cuda_module import patch_cuda_module
+
+    patch_cuda_module(torch)
+    _refuse_extension_builds()
+    _keep_default_device_on_cpu(torch)
+    _load_to_cpu(torch)
+    torch.backends.cudnn.is_acceptable = lambda _tensor: False  # type: ignore[assignment]
+    torch.Generator = _generator_class(torch)  # type: ignore[misc]
+    setattr(torch.cuda, _INSTALLED, True)
+    _device_mode(torch).__enter__()
+
+
+def _refuse_extension_builds() -> None:
+    import torch.utils.cpp_extension as cpp_extension
+
+    def refuse(*_args: Any, **_kwargs: Any) -> None:
+        raise SubmissionUnsupportedError(
+            "torch.utils.cpp_extension cannot build on the simulator",
+            hint="put the kernels into .cu files of the submission, or judge it on a GPU",
+        )
+
+    cpp_extension.load = refuse
+    cpp_extension.load_inline = refuse
+
+
+def _keep_default_device_on_cpu(torch: Any) -> None:
+    original = torch.set_default_device
+
+    def set_default_device(device: Any) -> None:
+        # a default device acts below the function mode, so "cuda" must not reach it
+        cuda = device is not None and torch.device(device).type == "cuda"
+        original("cpu" if cuda else device)
+
+    torch.set_default_device = set_default_device
+
+
+def _load_to_cpu(torch: Any) -> None:
+    original = torch.load
+
+    def load(f: Any, map_location: Any = None, **kwargs: Any) -> Any:
+        named = not callable(map_location) and not isinstance(map_location, dict)
+        return original(f, map_location="cpu" if named else map_location, **kwargs)
+
+    torch.load = load
+
+
+def _generator_class(torch: Any) -> type:
+    class Generator(torch.Generator):
+        """A generator of the CPU, whatever device it is asked for."""
+
+        def __new__(cls, device: Any = "cpu") -> "Generator":
+            return super().__new__(cls, "cpu")
+
+    return Generator
+
+
+def _device_mode(torch: Any) -> Any:
+    """The function mode that reads "cuda" as the CPU, and the CPU as "cuda" where a tensor's device is asked."""
+    from torch.overrides import TorchFunctionMode
+
+    tensor = torch._C.TensorBase
+    getters = {
+        tensor.device.__get__: torch.device("cuda", 0),
+        tensor.is_cuda.__get__: True,
+        tensor.is_cpu.__get__: False,
+        torch.Tensor.get_device: 0,
+    }
+    stays = {torch._C._nn._parse_to, torch.device}
+    to_cuda = {torch.Tensor.cuda}
+    to_cpu = {torch.Tensor.cpu}
+
+    def is_cuda(value: Any) -> bool:
+        if isinstance(value, torch.device):
+            return value.type == "cuda"
+        return isinstance(value, str) and (value == "cuda" or value.startswith("cuda:"))
+
+    def on_cpu(value: Any) -> Any:
+        return torch.device("cpu") if is_cuda(value) else value
+
+    class DeviceMode(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        ) -> Any:
+            kwargs = dict(kwargs or {})
+            if func in getters:
+                return getters[func] if args[0].device.type == "cpu" else func(*args)
+            if func in stays:
+                return func(*args, **kwargs)
+            if func in to_cuda:
+                return args[0]
+            if func in to_cpu or (func is torch.Tensor.to and _names_cpu(args[1:], kwargs)):
+                return _copied(func(*args, **kwargs), args[0])
+            device = kwargs.get("device")
+            if is_cuda(device) or (isinstance(device, int) and not isinstance(device, bool)):
+                kwargs["device"] = torch.device("cpu")
+            if func is torch.Tensor.pin_memory or func is torch.Tensor.record_stream:
+                return args[0]
+            kwargs.pop("pin_memory", None)
+            return func(*(on_cpu(value) for value in args), **kwargs)
+
+    def _names_cpu(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        values = (*args[:1], kwargs.get("device"))
+        return any(
+            value == "cpu" if isinstance(value, str) else isinstance(value, torch.device) and value.type == "cpu"
+            for value in values
+        )
+
+    def _copied(result: "torch.Tensor", source: "torch.Tensor") -> "torch.Tensor":
+        return result.clone() if result is source else result
+
+    return DeviceMode()
