@@ -1,0 +1,66 @@
+"""From raw brackets to times. Pure functions; no torch."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from warpsmith.types import TimeStats
+
+MIN_BRACKETS = 10
+MAX_BRACKETS = 100
+MAX_CALLS = 64
+BRACKET_MS = 5.0
+"""What a bracket should at least take, so that the clock's own cost and noise are small beside it."""
+LAUNCH_BOUND_FACTOR = 5.0
+RESOLUTION_MS = 1e-4
+"""Times are never reported below 0.1 µs: a call that the bracket cannot tell from nothing has no meaningful ratio."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Brackets of `calls` calls each: raw times, and the runner's own event times where it has them, in ms."""
+
+    calls: int
+    raw_ms: tuple[float, ...]
+    device_ms: tuple[float, ...] = ()
+
+
+def calls_per_bracket(call_ms: float) -> int:
+    """Calls that make a bracket of BRACKET_MS, 1 to 64."""
+    return max(1, min(MAX_CALLS, round(BRACKET_MS / max(call_ms, RESOLUTION_MS))))
+
+
+def brackets_wanted(calls_wanted: int, calls: int, bracket_s: float, budget_s: float) -> int:
+    """Brackets to time: enough for `calls_wanted` calls, as far as the budget goes, and always 10 to 100."""
+    affordable = int(budget_s / max(bracket_s, budget_s / MAX_BRACKETS))
+    wanted = min(MAX_BRACKETS, -(-calls_wanted // calls))
+    return max(MIN_BRACKETS, min(wanted, affordable))
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """Linear-interpolated quantile, q in [0, 1]."""
+    ordered = sorted(values)
+    position = q * (len(ordered) - 1)
+    low = int(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+def time_stats(samples: Samples, null_ms: float) -> TimeStats:
+    """Times of one call. From each bracket the null cost is taken once; `raw_median_ms` is of whole brackets."""
+    net = [max(RESOLUTION_MS, (raw - null_ms) / samples.calls) for raw in samples.raw_ms]
+    raw_median = statistics.median(samples.raw_ms)
+    device = [ms / samples.calls for ms in samples.device_ms]
+    return TimeStats(
+        calls=len(net) * samples.calls,
+        calls_per_bracket=samples.calls,
+        median_ms=statistics.median(net),
+        p25_ms=quantile(net, 0.25),
+        p75_ms=quantile(net, 0.75),
+        min_ms=min(net),
+        raw_median_ms=raw_median,
+        null_ms=null_ms,
+        device_median_ms=statistics.median(device) if device else None,
+        launch_bound=raw_median < LAUNCH_BOUND_FACTOR * null_ms,
+        samples_ms=tuple(round(v, 6) for v in net),
+    )

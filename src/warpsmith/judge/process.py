@@ -1,0 +1,153 @@
+"""The referee's side of one runner: start it isolated, ask it things, end its whole tree."""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpsmith.errors import (
+    CandidateCrashedError,
+    CandidateTimedOutError,
+    SubmissionUnsupportedError,
+    WrongResultError,
+)
+from warpsmith.judge.channel import Channel, ChannelClosed, ChannelTimeout, ProtocolError, decode, encode
+from warpsmith.sandbox.process import ProcessEnd, Tree
+from warpsmith.types import Device
+from warpsmith.types.protocols import Sandbox, SandboxSpec
+
+START_TIMEOUT_S = 120.0
+KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
+FAILURES = {
+    "interface": WrongResultError,
+    "output": WrongResultError,
+    "memory": CandidateCrashedError,
+    "exception": CandidateCrashedError,
+}
+
+
+@dataclass(frozen=True)
+class RunnerSpec:
+    """What a runner may see: folders it reads, and folders it may write (baselines' caches only)."""
+
+    name: str
+    device: Device
+    read_only: Sequence[str]
+    writable: Sequence[str] = ()
+    environment: Sequence[tuple[str, str]] = ()
+
+
+class RunnerProcess:
+    """One runner. Every answer that is not the expected one raises an error that names whose fault it is."""
+
+    def __init__(self, spec: RunnerSpec, sandbox: Sandbox, cwd: Path):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for end in (ours, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        argv = [sys.executable, "-I", "-m", "warpsmith.judge.runner", str(theirs.fileno()), spec.device.value]
+        boundary = SandboxSpec(
+            cwd=str(cwd),
+            read_only=tuple(spec.read_only),
+            writable=tuple(spec.writable),
+            gpu=spec.device is Device.CUDA,
+        )
+        environment = {k: os.environ[k] for k in KEPT_ENVIRONMENT if k in os.environ}
+        environment |= {"HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", **dict(spec.environment)}
+        self.name = spec.name
+        self.device = spec.device
+        self._tree = Tree(
+            sandbox.command(argv, boundary), cwd=cwd, env=environment, pass_fds=(theirs.fileno(),)
+        )
+        theirs.close()
+        self._channel = Channel(ours, spin=spec.device is Device.CUDA)
+        self._ready = False
+
+    def ask(self, request: dict, timeout_s: float, fds: Sequence[int] = ()) -> dict:
+        """Send a request and return its answer."""
+        self.await_ready()
+        self._send(encode(request), fds)
+        return self.answer(request["op"], timeout_s)
+
+    def await_ready(self) -> None:
+        """Wait until the runner has started."""
+        if not self._ready:
+            self.answer("ready", START_TIMEOUT_S)
+            self._ready = True
+
+    def post(self, data: bytes) -> None:
+        """Send an encoded request without waiting: the caller's clock is running."""
+        self._send(data, ())
+
+    def receive_raw(self, timeout_s: float) -> bytes:
+        """The next message's bytes, undecoded: the caller's clock is running."""
+        try:
+            data, fds = self._channel.receive_bytes(timeout_s)
+        except ChannelTimeout:
+            raise CandidateTimedOutError(f"{self.name} did not answer within {timeout_s:g} s") from None
+        except ChannelClosed:
+            raise self._ended() from None
+        except ProtocolError as error:
+            raise CandidateCrashedError(f"{self.name} sent a malformed message: {error}") from None
+        for fd in fds:
+            os.close(fd)
+        return data
+
+    def answer(self, op: str, timeout_s: float) -> dict:
+        """The answer to `op`, checked for form."""
+        return self.parse(self.receive_raw(timeout_s), op)
+
+    def parse(self, data: bytes, op: str) -> dict:
+        """Decode an answer; a failure that the runner reports is raised."""
+        try:
+            message = decode(data)
+        except ProtocolError as error:
+            raise CandidateCrashedError(f"{self.name} sent a malformed message: {error}") from None
+        if message.get("ok") == op:
+            return message
+        if message.get("failed") == op:
+            self._raise_failure(message)
+        raise CandidateCrashedError(f"{self.name} answered out of turn")
+
+    def close(self) -> None:
+        """Kill the whole process tree and wait until it is gone."""
+        self._tree.kill_tree()
+        self._channel.close()
+
+    def log_tail(self) -> str:
+        """The end of what the runner printed."""
+        return self._tree.output()[-4000:]
+
+    def _send(self, data: bytes, fds: Sequence[int]) -> None:
+        try:
+            self._channel.send_bytes(data, fds)
+        except ChannelClosed:
+            raise self._ended() from None
+        except ChannelTimeout:
+            raise CandidateCrashedError(f"{self.name} does not read its requests") from None
+
+    def _raise_failure(self, message: dict) -> None:
+        kind, text, place = (str(message.get(k, "")) for k in ("kind", "text", "place"))
+        first_line = text.strip().splitlines()[0] if text.strip() else "no message"
+        if kind == "interface":
+            raise WrongResultError("interface: " + " ".join(text.split()))
+        if kind == "unsupported" and self.device is Device.SIM:
+            raise SubmissionUnsupportedError(first_line)
+        error = FAILURES.get(kind, CandidateCrashedError)
+        raise error(f"{message['failed']}: {first_line}{place}")
+
+    def _ended(self) -> CandidateCrashedError:
+        end = self._tree.wait(10.0)
+        how = "stopped answering" if end is None else describe_exit(end)
+        tail = self.log_tail().strip().splitlines()
+        said = f"; it last printed: {tail[-1][:200]}" if tail else ""
+        return CandidateCrashedError(f"{self.name} {how} before it completed{said}")
+
+
+def describe_exit(end: ProcessEnd) -> str:
+    """A process's end in words."""
+    if end.signal is not None:
+        return f"was ended by {signal.Signals(end.signal).name}"
+    return f"exited with status {end.exit_code}"

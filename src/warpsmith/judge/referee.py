@@ -1,0 +1,240 @@
+"""The referee's process: reads a job's folder, writes one verdict into it.
+
+Runners start before this process has loaded torch itself, so that both load at the same time.
+"""
+
+import os
+import time
+from contextlib import ExitStack
+from importlib import metadata
+from pathlib import Path
+from platform import python_version
+
+from warpsmith.errors import CandidateCrashedError, CandidateTimedOutError, SubmissionError, WarpsmithError
+from warpsmith.gpu.devices import GpuInfo, bandwidth_gb_s, list_gpus
+from warpsmith.judge.baselines import MODES, BaselineStore, identity, measured
+from warpsmith.judge.clock import Samples, time_stats
+from warpsmith.judge.job import JobFolder, RefereeJob
+from warpsmith.judge.process import RunnerProcess, RunnerSpec
+from warpsmith.judge.verdict import failed
+from warpsmith.sandbox import by_name
+from warpsmith.store.files import write_atomic
+from warpsmith.types import (
+    ByteFloor,
+    Device,
+    Machine,
+    PaperSpeedup,
+    Phase,
+    Speedup,
+    Status,
+    TimeStats,
+    Timings,
+    Verdict,
+)
+
+IMPLAUSIBLE = 0.9
+"""A time below this share of what the output's bytes alone take cannot be right."""
+
+
+def run(root: Path) -> None:
+    """Judge the job in `root`; every outcome, also a failure, is a verdict in `verdict.json`."""
+    folder = JobFolder(root)
+    job = folder.read_job()
+    referee = Referee(folder, job)
+    with ExitStack() as stack:
+        try:
+            verdict = referee.judge(stack)
+        except WarpsmithError as error:
+            verdict = referee.failed(error)
+    # Written only now, when no runner is left that could touch it.
+    write_atomic(folder.verdict, verdict.model_dump_json())
+
+
+class Referee:
+    """One judgement's course."""
+
+    def __init__(self, folder: JobFolder, job: RefereeJob):
+        self.folder, self.job, self.settings = folder, job, job.settings
+        self.cuda = self.settings.device is Device.CUDA
+        self.gpu = _leased_gpu() if self.cuda else None
+        self.machine = describe_machine(self.settings.device, self.gpu, job.sandbox)
+        self.sandbox = by_name(job.sandbox)
+        self.baselines = BaselineStore(Path(job.baseline_dir))
+        self.session = None
+        self.known: dict[str, TimeStats | None] = {}
+        self.problems: list[str] = []
+
+    def judge(self, stack: ExitStack) -> Verdict:
+        """All phases, thin to read: admit, check, time, baselines."""
+        start = time.monotonic()
+        candidate = self._start("the candidate", stack, self.folder.candidate)
+        missing = self._missing_baselines()
+        runners = {mode: self._start(f"the {mode} baseline", stack, self.folder.baseline) for mode in missing}
+        from warpsmith.judge.session import Session
+
+        self.session = session = Session(self.folder, self.job, self._report)
+        session.findings.seconds["start"] = round(time.monotonic() - start, 3)
+        with _TasksMemory():
+            session.admit(self.folder.task.read_text())
+            session.correctness(candidate)
+            timed = session.timing(candidate) if self.cuda and self.settings.measure else None
+            candidate.close()
+            for mode, runner in runners.items():
+                self._measure_baseline(mode, runner)
+            session.close_phase()
+            return self._conclude(timed)
+
+    def failed(self, error: WarpsmithError) -> Verdict:
+        """The verdict for what ended the judgement, with all that was found before."""
+        from warpsmith.judge.session import Findings
+
+        found = Findings()
+        if self.session:
+            self.session.close_phase()
+            found = self.session.findings
+        return failed(
+            error, found.phase, task_hash=self.job.task_hash, submission_hash=self.job.submission_hash,
+            settings=self.settings, error=found.error, paper_gate=found.paper_gate, scale_gate=found.scale_gate,
+            checks=tuple(found.checks), notes=tuple(found.notes), machine=self.machine, seconds=found.seconds,
+        )  # fmt: skip
+
+    def _start(self, name: str, stack: ExitStack, readable: Path) -> RunnerProcess:
+        trusted = readable == self.folder.baseline
+        caches = self.job.compile_cache_dir
+        spec = RunnerSpec(
+            name=name,
+            device=self.settings.device,
+            read_only=(*self.job.own_paths, str(readable), str(self.folder.share)),
+            writable=(caches,) if trusted else (),
+            environment=(
+                (("TORCHINDUCTOR_CACHE_DIR", f"{caches}/inductor"), ("TRITON_CACHE_DIR", f"{caches}/triton"))
+                if trusted
+                else ()
+            ),
+        )
+        runner = RunnerProcess(spec, self.sandbox, readable)
+        stack.callback(runner.close)
+        return runner
+
+    def _missing_baselines(self) -> list[str]:
+        if not (self.cuda and self.settings.measure):
+            return []
+        for mode in MODES:
+            found = self.baselines.get(identity(self.job.task_hash, mode, self.machine))
+            if found is not None:
+                self._know(mode, found.stats, found.problem)
+        return [mode for mode in MODES if mode not in self.known]
+
+    def _measure_baseline(self, mode: str, runner: RunnerProcess) -> None:
+        wanted = identity(self.job.task_hash, mode, self.machine)
+        try:
+            samples, null_ms = self.session.baseline(runner, mode)
+            found = measured(wanted, time_stats(samples, null_ms))
+        except SubmissionError as error:
+            timed_out = isinstance(error, CandidateTimedOutError)
+            found = measured(wanted, None, f"{'timed out' if timed_out else 'failed'}: {error}")
+        finally:
+            runner.close()
+        self.baselines.put(found)
+        self._know(mode, found.stats, found.problem)
+
+    def _know(self, mode: str, stats: TimeStats | None, problem: str) -> None:
+        self.known[mode] = stats
+        if stats is None:
+            self.problems.append(f"baseline {mode} {problem}")
+
+    def _conclude(self, timed: Samples | None) -> Verdict:
+        found = self.session.findings
+        fields = {}
+        status, detail = Status.PASSED, f"correct on all {found.calls} calls checked"
+        if timed is not None:
+            null_ms = next((s.null_ms for s in self.known.values() if s is not None), 0.0)
+            candidate = time_stats(timed, null_ms)
+            fields = self._times(candidate)
+            floor = fields["floor"]
+            if floor is not None and candidate.median_ms < IMPLAUSIBLE * _written_ms(floor, self.gpu):
+                status = Status.UNSTABLE
+                detail = f"{candidate.median_ms:.4g} ms is less than writing the output takes: not believed"
+        return Verdict(
+            status=status, device=self.settings.device, rules=self.settings.rules,
+            task_hash=self.job.task_hash, submission_hash=self.job.submission_hash,
+            phase=Phase.DONE, detail=detail, error=found.error, paper_gate=found.paper_gate,
+            scale_gate=found.scale_gate, checks=tuple(found.checks),
+            notes=(*found.notes, *self.problems), machine=self.machine,
+            seconds=dict(found.seconds), **fields,
+        )  # fmt: skip
+
+    def _times(self, candidate: TimeStats) -> dict:
+        eager, compiled = self.known.get("eager"), self.known.get("compile")
+        paper = PaperSpeedup(
+            eager=eager.median_ms / candidate.median_ms if eager else None,
+            compile=compiled.median_ms / candidate.median_ms if compiled else None,
+        )
+        bandwidth = bandwidth_gb_s(self.gpu.name)
+        floor = None
+        if bandwidth is not None:
+            read, written = self.session.traffic()
+            floor_ms = (read + written) / bandwidth / 1e6
+            floor = ByteFloor(
+                read_bytes=read, written_bytes=written, bandwidth_gb_s=bandwidth,
+                floor_ms=floor_ms, share=floor_ms / candidate.median_ms,
+            )  # fmt: skip
+        return {
+            "timings": Timings(candidate=candidate, eager=eager, compile=compiled),
+            "speedup": Speedup(paper=paper),
+            "floor": floor,
+        }
+
+    def _report(self, phase: Phase, what: str) -> None:
+        self.folder.progress.write_text(f"{phase.value}\t{what}")
+
+
+class _TasksMemory:
+    """Out of memory in this process means that the task does not fit beside its check."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        import torch
+
+        from warpsmith.errors import TaskUnsupportedError
+
+        if isinstance(error, torch.OutOfMemoryError):
+            raise TaskUnsupportedError(
+                "the task and its check need more memory than this device has",
+                hint="judge it on a larger GPU",
+            ) from error
+
+
+def _written_ms(floor: ByteFloor, gpu: GpuInfo | None) -> float:
+    """Least time in ms to write the output; what the L2 cache can still hold is left out."""
+    import torch
+
+    cached = torch.cuda.get_device_properties(0).L2_cache_size
+    return max(0, floor.written_bytes - cached) / floor.bandwidth_gb_s / 1e6
+
+
+def _leased_gpu() -> GpuInfo:
+    """The GPU that this process was given, by CUDA_VISIBLE_DEVICES (an index or a UUID), else the first."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]
+    gpus = list_gpus()
+    for gpu in gpus:
+        if visible in (gpu.uuid, str(gpu.index)):
+            return gpu
+    if not gpus:
+        raise CandidateCrashedError("no GPU is visible to the judge")
+    return gpus[0]
+
+
+def describe_machine(device: Device, gpu: GpuInfo | None, isolation: str) -> Machine:
+    """On what this judgement runs; from package metadata and NVML, so that torch need not be loaded."""
+    return Machine(
+        device=device,
+        gpu=gpu.name if gpu else None,
+        gpu_uuid=gpu.uuid if gpu else None,
+        driver=gpu.driver if gpu else None,
+        torch=metadata.version("torch"),
+        python=python_version(),
+        isolation=isolation,
+    )

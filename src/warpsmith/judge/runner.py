@@ -1,0 +1,260 @@
+"""The process that runs a model: a candidate's `ModelNew`, or a baseline's `Model`.
+
+Started as `python -I -m warpsmith.judge.runner FD`. It holds no reference and no expected output when it runs a
+candidate, and has no way to answer but one message a request. What it says is never believed: the referee reads
+the outputs' memory itself and times by its own clock.
+"""
+
+import gc
+import importlib.util
+import os
+import socket
+import sys
+import traceback
+from pathlib import Path
+
+import torch
+
+from warpsmith.judge import memory, values
+from warpsmith.judge.channel import Channel, ChannelClosed
+from warpsmith.judge.layout import TensorLayout, layout_of, pack
+
+FOREVER_S = 24 * 3600.0
+TEXT_LIMIT = 2000
+
+
+class InterfaceMismatch(Exception):
+    """The module lacks `ModelNew`, or its state does not take the reference's."""
+
+
+class Exporter:
+    """Turns outputs into messages. On cuda by IPC handle; on the host by a copy into the referee's buffer."""
+
+    def __init__(self, device: str):
+        self.device = device
+        self.arena: torch.Tensor | None = None
+        self.inputs: list[torch.Tensor] = []
+        self._handles: dict[int, str] = {}
+
+    def export(self, tensors: list[torch.Tensor]) -> list[dict]:
+        """One entry a tensor: its layout and where it lies."""
+        # Not kept between replies: an allocation freed and made anew at one address has another handle.
+        self._handles.clear()
+        if self.device == "cuda":
+            return [self._on_cuda(t) for t in tensors]
+        return self._on_host(tensors)
+
+    def _on_cuda(self, tensor: torch.Tensor) -> dict:
+        if not tensor.is_cuda or tensor.layout is not torch.strided:
+            return {"elsewhere": str(tensor.device), "layout": layout_of(tensor, 0).to_json()}
+        address = tensor.data_ptr()
+        if tensor.numel() == 0:
+            return {"empty": 1, "layout": layout_of(tensor, 0).to_json()}
+        for buffer in self.inputs:
+            start = buffer.data_ptr()
+            if start <= address < start + buffer.numel():
+                return {"input": 1, "layout": layout_of(tensor, address - start).to_json()}
+        base, _ = memory.address_range(address)
+        if base not in self._handles:
+            self._handles[base] = memory.ipc_handle(base)
+        return {"cuda": self._handles[base], "layout": layout_of(tensor, address - base).to_json()}
+
+    def _on_host(self, tensors: list[torch.Tensor]) -> list[dict]:
+        places, nbytes = pack(tensors)
+        fits = self.arena is not None and nbytes <= self.arena.numel()
+        entries = []
+        for tensor, place in zip(tensors, places, strict=True):
+            if fits:
+                place.of(self.arena).copy_(tensor)
+            entries.append({"host" if fits else "too_large": 1, "layout": place.to_json()})
+        return entries
+
+
+class Runner:
+    """Answers requests one at a time, in the order load, buffers, then calls."""
+
+    def __init__(self, channel: Channel, device: str):
+        self.channel = channel
+        self.device = device
+        self.exporter = Exporter(device)
+        self.model: torch.nn.Module | None = None
+        self.forward = None
+        self.inputs: list = []
+        self.last: list = []
+        self.operators: dict[str, int] = {}
+        # Bound before the submission is imported, so that replacing torch's attributes changes nothing here.
+        self._synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
+        self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if device == "cuda" else []
+
+    def load(self, request: dict) -> dict:
+        """Import the module, construct the model with the reference's arguments, give it the reference's state."""
+        folder, kind = Path(request["folder"]), request["kind"]
+        module = import_file(folder / ("model_new.py" if kind == "submission" else "task.py"), folder)
+        cls = getattr(module, "ModelNew" if kind == "submission" else "Model", None)
+        if cls is None:
+            raise InterfaceMismatch("model_new.py defines no ModelNew")
+        init = torch.load(request["init"], weights_only=False)
+        torch.manual_seed(request["seed"])
+        with torch.no_grad():
+            self.model = cls(*init).eval().to(self.device)
+        self.weights({"state": request["state"]})
+        self.forward = torch.compile(self.model) if kind == "compile" else self.model
+        return {}
+
+    def weights(self, request: dict) -> dict:
+        """Load another state dict, strictly."""
+        state = torch.load(request["state"], weights_only=True, map_location=self.device)
+        try:
+            self.model.load_state_dict(state)
+        except RuntimeError as error:
+            raise InterfaceMismatch(str(error)) from error
+        prepare = getattr(self.model, "prepare", None)
+        if callable(prepare):
+            with torch.no_grad():
+                prepare()
+        return {}
+
+    def buffers(self, request: dict, fds: list[int]) -> dict:
+        """Map the shared input buffer (and, on the host, the output arena)."""
+        if self.device == "cuda":
+            shared = memory.CudaImports()
+            whole = shared.open(request["inputs"]["cuda"])
+            self.exporter.inputs = [whole]
+        else:
+            whole = memory.map_host(fds[0], request["inputs"]["host"])
+            self.exporter.arena = memory.map_host(fds[1], request["outputs"]["host"])
+        layouts, size = [TensorLayout.from_json(entry) for entry in request["layouts"]], request["set_bytes"]
+        parts = [whole[i * size : (i + 1) * size] for i in range(request["sets"])]
+        self.inputs = [values.unflatten(request["spec"], [at.of(part) for at in layouts]) for part in parts]
+        return {}
+
+    def arm(self, request: dict) -> dict:
+        """Drop the last outputs and bring this process's context onto the GPU."""
+        self.last = []
+        if self.device == "cuda":
+            torch.zeros(1, device="cuda")
+            self._synchronize()
+        return {}
+
+    def call(self, request: dict) -> dict:
+        """`calls` forwards, each on its own inputs. The referee's clock runs from its request to this reply."""
+        forward = self.forward
+        with torch.no_grad():
+            if self._events:
+                self._events[0].record()
+            self.last = [forward(*inputs) for inputs in self.inputs[: request["calls"]]]
+            if self._events:
+                self._events[1].record()
+        self._synchronize()
+        return {}
+
+    def null(self, request: dict) -> dict:
+        """All that `call` does but the forwards: what the bracket itself costs."""
+        with torch.no_grad():
+            for event in self._events:
+                event.record()
+        self._synchronize()
+        return {}
+
+    def observe(self, request: dict) -> dict:
+        """A call with every dispatched torch operator recorded by name."""
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        self.operators = {}
+        seen = self.operators
+
+        class Recorder(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                name = str(func)
+                seen[name] = seen.get(name, 0) + 1
+                return func(*args, **(kwargs or {}))
+
+        with Recorder():
+            return self.call(request)
+
+    def describe(self, request: dict) -> dict:
+        """Where the last call's outputs lie, and what was seen of it."""
+        spec, tensors = values.flatten(self.last)
+        reply = {"spec": spec, "tensors": self.exporter.export(tensors), "ops": self.operators}
+        if self._events:
+            reply["device_ms"] = self._events[0].elapsed_time(self._events[1])
+        return reply
+
+    def serve(self) -> None:
+        """Answer until the referee says exit or is gone."""
+        handlers = {
+            "load": self.load,
+            "weights": self.weights,
+            "arm": self.arm,
+            "call": self.call,
+            "null": self.null,
+            "observe": self.observe,
+            "describe": self.describe,
+        }
+        while True:
+            request, fds = self.channel.receive(FOREVER_S)
+            op = request["op"]
+            if op == "exit":
+                return
+            try:
+                reply = self.buffers(request, fds) if op == "buffers" else handlers[op](request)
+                self.channel.send({"ok": op, **reply})
+            except Exception as error:  # noqa: BLE001 - whatever a model raises is its answer
+                self.channel.send(failure(op, error))
+            if op in ("load", "weights"):
+                gc.collect()
+                gc.disable()
+
+
+def import_file(path: Path, folder: Path) -> object:
+    """Import `path` under its stem, with `folder` first on the path so that `cuda_extension` is found."""
+    sys.path.insert(0, str(folder))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def failure(op: str, error: Exception) -> dict:
+    """What went wrong, as a message: a kind, and text for a person."""
+    from warpsmith.errors import SubmissionUnsupportedError
+
+    kinds = {
+        InterfaceMismatch: "interface",
+        values.UnsupportedValue: "output",
+        SubmissionUnsupportedError: "unsupported",
+        torch.OutOfMemoryError: "memory",
+    }
+    kind = next((k for cls, k in kinds.items() if isinstance(error, cls)), "exception")
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "warpsmith/judge" not in f.filename]
+    place = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
+    text = f"{type(error).__name__}: {error}"[:TEXT_LIMIT]
+    return {"failed": op, "kind": kind, "text": text, "place": place}
+
+
+def main() -> int:
+    """Serve the descriptor named on the command line."""
+    fd, device = int(sys.argv[1]), sys.argv[2]
+    channel = Channel(socket.socket(fileno=fd), spin=device == "cuda")
+    torch.set_num_threads(max(1, min(4, os.cpu_count() or 1)))
+    if device == "cuda":
+        torch.cuda.init()
+        torch.zeros(1, device="cuda")
+    else:
+        from warpsmith.sim import preamble
+
+        preamble.install()
+        # Fills what torch.empty gives with NaN: what a kernel leaves unwritten cannot be right by chance.
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    runner = Runner(channel, "cuda" if device == "cuda" else "cpu")
+    channel.send({"ok": "ready"})
+    try:
+        runner.serve()
+    except ChannelClosed:
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

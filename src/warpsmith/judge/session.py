@@ -1,0 +1,194 @@
+"""One judgement inside the referee, phase by phase: admission, correctness, timing, baselines."""
+
+import gc
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from warpsmith.errors import CandidateTimedOutError, CheatingError, TaskUnsupportedError, WrongResultError
+from warpsmith.judge import admission, gates, operators
+from warpsmith.judge.bracket import Bench, Bracket
+from warpsmith.judge.clock import Samples, brackets_wanted
+from warpsmith.judge.job import JobFolder, RefereeJob
+from warpsmith.judge.process import RunnerProcess
+from warpsmith.judge.reference import Reference
+from warpsmith.types import CheckOutcome, Device, ErrorStats, Phase, Rules
+
+WARMUP_BRACKETS = 2
+COMPILE_TIMEOUT_S = 600.0
+SIM_LARGE_ELEMENTS = 4 << 20
+"""Above this a call that does not end on the simulator says nothing about the submission."""
+
+
+@dataclass
+class Findings:
+    """What is known so far; whatever ends the judgement, this much goes into the verdict."""
+
+    phase: Phase = Phase.ADMISSION
+    error: ErrorStats | None = None
+    paper_gate: bool | None = None
+    scale_gate: bool | None = None
+    calls: int = 0
+    checks: list[CheckOutcome] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Session:
+    """State of one judgement. `report` is told each phase as it begins."""
+
+    def __init__(self, folder: JobFolder, job: RefereeJob, report: Callable[[Phase, str], None]):
+        self.folder, self.job, self.settings = folder, job, job.settings
+        self.cuda = job.settings.device is Device.CUDA
+        self.findings = Findings()
+        self._report = report
+        self._since = time.monotonic()
+
+    def admit(self, code: str) -> None:
+        """Load the task, refuse it if it cannot be judged, and write what runners need into `share/`."""
+        self._enter(Phase.ADMISSION, "checking the task")
+        device = "cuda" if self.cuda else "cpu"
+        self.reference = Reference.load(code, self.folder.task, device)
+        init_args = self.reference.init_args()
+        self.model = self.reference.new_model(secrets.randbits(62), init_args)
+        found = admission.admit(self.reference, self.model)
+        self.findings.notes += [f"task: {flag}" for flag in found.flags]
+        torch.save(init_args, self.folder.share / "init.pt")
+        self.states = [_copy(self.model.state_dict())]
+        if self.states[0]:
+            self.states.append(self.reference.new_model(secrets.randbits(62), init_args).state_dict())
+        for i, state in enumerate(self.states):
+            torch.save(state, self._state_path(i))
+        self.bench = Bench(self.reference, self.model, device)
+
+    def correctness(self, runner: RunnerProcess) -> None:
+        """Load the submission; the untimed checks: operators observed once, weights changed half-way."""
+        self._enter(Phase.LOAD, "loading the submission")
+        runner.await_ready()
+        self._load(runner, "submission", str(self.folder.candidate))
+        self._enter(Phase.CORRECTNESS, "checking results")
+        timeout_s = self.settings.call_timeout_s
+        checks = max(5, self.settings.checks)
+        try:
+            self._judge_operators(self._checked(self.bench.run(runner, timeout_s, op="observe")))
+            for i in range(checks):
+                if i == checks // 2:
+                    self._use_weights(len(self.states) - 1, runner)
+                self._checked(self.bench.run(runner, timeout_s))
+        except CandidateTimedOutError as error:
+            self._too_large_for_sim(error)
+            raise
+
+    def timing(self, runner: RunnerProcess) -> Samples:
+        """Timed brackets of the candidate, on fresh inputs and checked."""
+        self._enter(Phase.TIMING, "timing the submission")
+        return self._measure(runner, self.settings.call_timeout_s, verify=True)
+
+    def baseline(self, runner: RunnerProcess, mode: str) -> tuple[Samples, float]:
+        """The same on the reference model in `mode`, and the null cost in ms, measured in the same clean process."""
+        self._enter(Phase.BASELINE, f"timing {mode}")
+        self._load(runner, mode, str(self.folder.baseline))
+        self._use_weights(len(self.states) - 1, runner)
+        self.bench.run(runner, COMPILE_TIMEOUT_S, verify=False)
+        samples = self._measure(runner, COMPILE_TIMEOUT_S, verify=False)
+        return samples, self.bench.null_ms(runner)
+
+    def traffic(self) -> tuple[int, int]:
+        """Bytes that a call must at least read and write: inputs and state once, outputs once."""
+        inputs = self.reference.draw_inputs(secrets.randbits(62))
+        output = self.reference.forward(self.model, inputs, seed=secrets.randbits(62))
+        read = self.reference.read_bytes(inputs, self.model.state_dict())
+        return read, self.reference.written_bytes(output)
+
+    def _measure(self, runner: RunnerProcess, timeout_s: float, *, verify: bool) -> Samples:
+        keep = self._checked if verify else (lambda bracket: bracket)
+        calls = self.bench.choose_calls(runner, timeout_s, verify=False)
+        gc.collect()
+        gc.disable()
+        begun = time.monotonic()
+        for _ in range(WARMUP_BRACKETS):
+            keep(self.bench.run(runner, timeout_s, calls=calls, verify=verify))
+        each_s = (time.monotonic() - begun) / WARMUP_BRACKETS
+        wanted = brackets_wanted(self.settings.timed_calls, calls, each_s, self.settings.time_budget_s)
+        done = [keep(self.bench.run(runner, timeout_s, calls=calls, verify=verify)) for _ in range(wanted)]
+        gc.enable()
+        device_ms = tuple(b.device_ms for b in done if b.device_ms is not None)
+        return Samples(calls, tuple(b.raw_ms for b in done), device_ms)
+
+    def _load(self, runner: RunnerProcess, kind: str, folder: str) -> None:
+        request = {
+            "op": "load", "kind": kind, "folder": folder, "seed": secrets.randbits(62),
+            "init": str(self.folder.share / "init.pt"), "state": self._state_path(0),
+        }  # fmt: skip
+        runner.ask(request, self.settings.load_timeout_s)
+        self._use_weights(0)
+
+    def _use_weights(self, i: int, runner: RunnerProcess | None = None) -> None:
+        """Give the reference, and a runner, the i-th set of weights."""
+        self.model.load_state_dict(self.states[i])
+        if runner is not None:
+            runner.ask({"op": "weights", "state": self._state_path(i)}, self.settings.load_timeout_s)
+
+    def _state_path(self, i: int) -> str:
+        return str(self.folder.share / f"state{i}.pt")
+
+    def _checked(self, bracket: Bracket) -> Bracket:
+        """Keep a bracket's comparisons; raise WrongResultError where one fails."""
+        f = self.findings
+        for found in bracket.found:
+            f.calls += 1
+            f.paper_gate = found.paper_gate and f.paper_gate is not False
+            f.scale_gate = found.scale_gate and f.scale_gate is not False
+            if found.problem is None and (f.error is None or not found.passed or found.rel >= f.error.rel):
+                f.error = _stats(found, f.calls)
+            if not found.passed:
+                raise WrongResultError(_describe(found))
+        return bracket
+
+    def _judge_operators(self, bracket: Bracket) -> None:
+        outcome = operators.outcome(bracket.answer.get("ops"))
+        self.findings.checks.append(outcome)
+        if self.settings.rules is Rules.PAPER and not outcome.passed:
+            raise CheatingError(outcome.detail, check=outcome.check)
+
+    def _too_large_for_sim(self, error: CandidateTimedOutError) -> None:
+        elements = self.bench.elements() + sum(t.numel() for t in self.states[0].values())
+        if not self.cuda and elements > SIM_LARGE_ELEMENTS:
+            raise TaskUnsupportedError(
+                f"{elements:,} elements are too many for the simulator's time limit",
+                hint="shrink the task, or judge it on a GPU",
+            ) from error
+
+    def _enter(self, phase: Phase, what: str) -> None:
+        self.close_phase()
+        self.findings.phase = phase
+        self._report(phase, what)
+
+    def close_phase(self) -> None:
+        """Add the time since the last phase began to that phase's seconds."""
+        now = time.monotonic()
+        seconds, name = self.findings.seconds, self.findings.phase.value
+        seconds[name] = round(seconds.get(name, 0.0) + now - self._since, 3)
+        self._since = now
+
+
+def _copy(state: dict) -> dict:
+    """A state dict of its own: the model's is changed in place when weights change."""
+    return {name: tensor.clone() for name, tensor in state.items()}
+
+
+def _stats(found: gates.Comparison, call: int) -> ErrorStats:
+    return ErrorStats(
+        rel=found.rel, max_abs=found.max_abs, where=found.where, call=call,
+        mismatched_fraction=found.mismatched_fraction,
+    )  # fmt: skip
+
+
+def _describe(found: gates.Comparison) -> str:
+    if found.problem is not None:
+        return found.describe()
+    gate = "the paper's gate" if not found.paper_gate else "the scale-aware gate"
+    return f"outside {gate}: {found.describe()}"

@@ -1,0 +1,66 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warpsmith.judge.clock import (
+    BRACKET_MS,
+    MAX_CALLS,
+    Samples,
+    brackets_wanted,
+    calls_per_bracket,
+    quantile,
+    time_stats,
+)
+
+times = st.floats(1e-3, 1e4)
+
+
+def test_a_brackets_null_cost_is_taken_once_and_shared_by_its_calls() -> None:
+    stats = time_stats(Samples(4, (4.1, 8.1, 6.1), (4.0, 8.0, 6.0)), null_ms=0.1)
+    assert stats.samples_ms == (1.0, 2.0, 1.5)
+    assert (stats.median_ms, stats.min_ms, stats.raw_median_ms) == pytest.approx((1.5, 1.0, 6.1))
+    assert stats.device_median_ms == 1.5
+    assert stats.calls == 12 and stats.calls_per_bracket == 4
+    assert not stats.launch_bound
+
+
+def test_below_five_times_the_null_cost_is_launch_bound() -> None:
+    assert time_stats(Samples(1, (0.49,)), null_ms=0.1).launch_bound
+    assert not time_stats(Samples(1, (0.51,)), null_ms=0.1).launch_bound
+
+
+def test_time_is_never_zero_or_negative() -> None:
+    assert time_stats(Samples(1, (0.05, 0.06)), null_ms=0.1).median_ms > 0
+
+
+@given(st.lists(times, min_size=1, max_size=40), st.integers(1, MAX_CALLS), st.floats(0, 1))
+def test_statistics_are_ordered_and_positive(raw: list[float], calls: int, null: float) -> None:
+    stats = time_stats(Samples(calls, tuple(raw)), null)
+    assert 0 < stats.min_ms <= stats.p25_ms <= stats.median_ms <= stats.p75_ms
+
+
+@given(times)
+def test_short_calls_share_a_bracket_and_long_ones_do_not(call_ms: float) -> None:
+    calls = calls_per_bracket(call_ms)
+    assert 1 <= calls <= MAX_CALLS
+    if calls < MAX_CALLS:
+        assert calls * call_ms >= BRACKET_MS * 0.66
+    if call_ms >= BRACKET_MS:
+        assert calls == 1
+
+
+@given(st.integers(10, 100), st.integers(1, MAX_CALLS), st.floats(0, 60), st.floats(0.1, 60))
+def test_ten_to_a_hundred_brackets_within_the_budget(
+    wanted: int, calls: int, each: float, budget: float
+) -> None:
+    n = brackets_wanted(wanted, calls, each, budget)
+    assert 10 <= n <= 100
+    assert n == 10 or n * each <= budget + 1e-6
+    assert n <= max(10, -(-wanted // calls))
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50))
+def test_quantiles_bound_the_values(values: list[float]) -> None:
+    assert quantile(values, 0.0) == min(values)
+    assert quantile(values, 1.0) == max(values)
+    assert min(values) <= quantile(values, 0.5) <= max(values)
