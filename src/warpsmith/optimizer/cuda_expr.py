@@ -1,0 +1,105 @@
+"""Expressions as CUDA C++ statements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from warpsmith.optimizer.ir import Arena, Const, Iota, Load, NotRepresentableError, Op
+
+TYPES = {"f": "float", "i": "long long", "b": "bool"}
+_INFIX = {
+    **{"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&&", "or": "||"},
+    **{"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="},
+}
+_CALLS = {
+    **{
+        f: f + "f" for f in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "tanh")
+    },
+    **{f: f + "f" for f in ("sin", "cos", "tan", "erf", "erfc", "floor", "ceil", "trunc", "sinh", "cosh")},
+    **{f: f + "f" for f in ("atan", "asinh", "pow")},
+    "round": "rintf",
+    "sign": "sign_of",
+    "maximum": "nan_max",
+    "minimum": "nan_min",
+    "to_float": "static_cast<float>",
+    "to_int": "static_cast<long long>",
+}
+HELPERS = {
+    "nan_max": """// NaN wins, as in PyTorch.
+template <class T>
+__device__ __forceinline__ T nan_max(T a, T b) { return (a > b || a != a) ? a : b; }
+""",
+    "nan_min": """// NaN wins, as in PyTorch.
+template <class T>
+__device__ __forceinline__ T nan_min(T a, T b) { return (a < b || a != a) ? a : b; }
+""",
+    "sign_of": """__device__ __forceinline__ float sign_of(float x) { return (x > 0.0f) - (x < 0.0f); }
+""",
+}
+
+
+def constant(node: Const) -> str:
+    """A literal."""
+    if node.kind == "b":
+        return "true" if node.value else "false"
+    if node.kind == "i":
+        return f"{int(node.value)}LL"
+    value = float(node.value)
+    if math.isnan(value):
+        return "NAN"
+    if math.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    if abs(value) > 3.4028234663852886e38:
+        return "INFINITY" if value > 0 else "-INFINITY"
+    return f"{value!r}f"
+
+
+def application(name: str, kind: str, args: list[str]) -> str:
+    """C++ for one operator on named operands."""
+    if name in _INFIX:
+        return f"{args[0]} {_INFIX[name]} {args[1]}"
+    if name == "neg":
+        return f"-{args[0]}"
+    if name == "not":
+        return f"!{args[0]}"
+    if name == "abs":
+        return f"fabsf({args[0]})" if kind == "f" else f"({args[0]} < 0 ? -{args[0]} : {args[0]})"
+    if name == "reciprocal":
+        return f"1.0f / {args[0]}"
+    if name == "where":
+        return f"{args[0]} ? {args[1]} : {args[2]}"
+    if name in _CALLS:
+        return f"{_CALLS[name]}({', '.join(args)})"
+    raise NotRepresentableError(f"no CUDA for {name}")
+
+
+class Statements:
+    """Collects `const float v3 = …;` lines; every expression is written once in a scope."""
+
+    def __init__(self, arena: Arena, leaf: Callable[[Load | Iota], str]) -> None:
+        self.arena = arena
+        self.leaf = leaf
+        self.names: dict[int, str] = {}
+        self.lines: list[str] = []
+
+    def add(self, root: int) -> str:
+        """Name of `root`, with the statements that compute it appended."""
+        for at in self.arena.walk(root, lambda i: i in self.names):
+            if at in self.names:
+                continue
+            node = self.arena.nodes[at]
+            if isinstance(node, Const):
+                self.names[at] = constant(node)
+            elif isinstance(node, Op):
+                text = application(node.name, node.kind, [self.names[a] for a in node.args])
+                self.names[at] = f"v{at}"
+                self.lines.append(f"const {TYPES[node.kind]} v{at} = {text};")
+            else:
+                self.names[at] = self.leaf(node)
+        return self.names[root]
+
+
+def helpers_in(text: str) -> list[str]:
+    """Definitions of the helper functions that `text` calls."""
+    return [body for name, body in HELPERS.items() if f"{name}(" in text]

@@ -1,0 +1,171 @@
+"""How each kernel is launched: threads, vector width, rows a block. The defaults; `tune` tries the neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from warpsmith.optimizer.cuda_index import collapse, index_type, touches, vectors
+from warpsmith.optimizer.fuse import Kernel
+from warpsmith.optimizer.ir import Arena, Buffer, Const, Load, Op, Program
+from warpsmith.optimizer.split import MULTIPROCESSORS, along_rows, keeps_row, levels
+
+REGISTER_BUDGET = 64
+"""Row elements that one thread may keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A kernel with its launch parameters.
+
+    `mode`: "pointwise" (`items` vectors a thread), "row" (`group` threads walk along a row, `block // group` rows a
+    block) or "column" (`group` threads share a column, lanes run across `block // group` neighbouring rows).
+    """
+
+    name: str
+    kernel: Kernel
+    mode: str
+    block: int
+    items: int = 1
+    group: int = 1
+    vec: int = 1
+    cached: bool = False
+    index: str = "unsigned"
+
+    @property
+    def grid(self) -> int:
+        """Number of blocks."""
+        if self.mode == "pointwise":
+            return -(-self.kernel.numel // (self.vec * self.block * self.items))
+        return -(-self.kernel.rows // (self.block // self.group))
+
+    @property
+    def per_thread(self) -> int:
+        """Vectors of a row that one thread handles."""
+        return -(-self.kernel.length // (self.group * self.vec))
+
+
+def default_launch(program: Program, kernel: Kernel, name: str, conservative: bool = False) -> Launch:
+    """Launch parameters by size; `conservative`: no vector loads."""
+    arena, buffers = program.arena, program.buffers
+    kernel = collapse(arena, kernel)
+    index = index_type(arena, kernel, buffers)
+    if not any(i.is_reduction for i in kernel.items):
+        vec = 1 if conservative else vector_width(arena, kernel)
+        items = 4 if kernel.numel >= vec * 256 * 4 * MULTIPROCESSORS * 4 else 1
+        return Launch(name, kernel, "pointwise", 256, items=items, vec=vec, index=index)
+    caches = keeps_row(arena, kernel)
+    if along_rows(kernel):
+        vec = 1 if conservative else vector_width(arena, kernel)
+        group = _row_group(kernel, vec, caches)
+        block = max(group, 256 if group <= 32 else group)
+        launch = Launch(name, kernel, "row", block, group=group, vec=vec, index=index)
+    else:
+        group, block = _column_shape(kernel, caches)
+        launch = Launch(name, kernel, "column", block, group=group, vec=1, index=index)
+    fits = launch.per_thread * launch.vec * max(1, kept_arrays(arena, kernel)) <= REGISTER_BUDGET
+    return Launch(
+        name, kernel, launch.mode, launch.block, 1, launch.group, launch.vec, caches and fits, index
+    )
+
+
+def _power_of_two(value: float, low: int, high: int) -> int:
+    out = low
+    while out < value and out < high:
+        out *= 2
+    return out
+
+
+def _row_group(kernel: Kernel, vec: int, caches: bool) -> int:
+    """Threads a row: one warp up to 1024 elements, then enough for 16 elements a thread."""
+    length = kernel.length
+    if length <= 32 * vec:
+        return _power_of_two(length / vec, 1, 32)
+    if length <= 1024:
+        return 32
+    return _power_of_two(length / 16, 64, 1024 if caches else 512)
+
+
+def _column_shape(kernel: Kernel, caches: bool) -> tuple[int, int]:
+    """(threads a column, threads a block): lanes cover at least 32 neighbouring columns."""
+    length, rows = kernel.length, kernel.rows
+    if caches:
+        group = _power_of_two(length / 32, 1, 32)
+    else:
+        wanted = MULTIPROCESSORS * 2048 / rows
+        group = _power_of_two(min(wanted, length / 8), 1, 32)
+    return group, max(256, 32 * group)
+
+
+def vector_width(arena: Arena, kernel: Kernel) -> int:
+    """4 where the innermost factor can be walked in aligned vectors of 4 by the large loads, else 1."""
+    if not kernel.sizes or kernel.sizes[-1] % 4:
+        return 1
+    large = 0
+    for item in kernel.items:
+        for load in arena.loads(item.expr):
+            big = 2 * touches(kernel.sizes, load.strides) >= kernel.numel
+            if big and not vectors(load, load.strides, 4):
+                return 1
+            large += big
+    return 4
+
+
+def element_ids(arena: Arena, kernel: Kernel) -> set[int]:
+    """Expressions that change along a row."""
+    found: set[int] = set()
+    for item in kernel.items:
+        for at in arena.walk(item.expr):
+            node = arena.nodes[at]
+            if isinstance(node, Op):
+                if any(a in found for a in node.args):
+                    found.add(at)
+            elif not isinstance(node, Const) and any(
+                s for s, m in zip(node.strides, kernel.mask, strict=True) if m
+            ):
+                found.add(at)
+    return found
+
+
+def passes(arena: Arena, kernel: Kernel) -> list[list[int]]:
+    """What each pass over a row evaluates: the reductions of one level, at last what is written for each element."""
+    depth = levels(arena, kernel)
+    out: list[list[int]] = [[] for _ in range(max(depth.values(), default=0))]
+    for item in kernel.items:
+        if item.is_reduction:
+            out[depth[item.buf] - 1].append(item.expr)
+    written = [i.expr for i in kernel.items if i.scope == "element" and not i.is_reduction]
+    return [*out, written] if written else out
+
+
+def kept_ids(arena: Arena, kernel: Kernel) -> list[int]:
+    """Element expressions of an earlier pass that a later one needs: what a thread keeps in registers."""
+    element = element_ids(arena, kernel)
+    known: set[int] = set()
+    kept: list[int] = []
+    for roots in passes(arena, kernel):
+        new: set[int] = set()
+        for root in roots:
+            for at in arena.walk(root, known.__contains__):
+                if at in known:
+                    if at in element and at not in kept:
+                        kept.append(at)
+                else:
+                    new.add(at)
+        known |= new
+    return kept
+
+
+def kept_arrays(arena: Arena, kernel: Kernel) -> int:
+    """Number of arrays of row elements that a thread keeps."""
+    return len(kept_ids(arena, kernel))
+
+
+def traffic_bytes(program: Program, kernel: Kernel) -> int:
+    """Bytes of distinct buffers that a kernel reads and writes."""
+    used: dict[str, Buffer] = {}
+    for item in kernel.items:
+        loads = [n for n in program.arena.loads(item.expr) if isinstance(n, Load)]
+        used.update({n.buf: program.buffers[n.buf] for n in loads if n.buf in program.buffers})
+        if item.store:
+            used[item.buf] = program.buffers[item.buf]
+    return sum(b.nbytes for b in used.values())
