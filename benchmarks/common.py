@@ -1,0 +1,36 @@
+"""What every result file carries: on what, with what and how it was measured."""
+
+import json
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from warpsmith.gpu.devices import list_gpus
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def provenance() -> dict:
+    """GPU, driver, torch, commit, date and command of this process."""
+    gpus = list_gpus()
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent
+    ).stdout.strip()
+    return {
+        "gpu": gpus[0].name if gpus else None,
+        "driver": gpus[0].driver if gpus else None,
+        "torch": metadata.version("torch"),
+        "python": sys.version.split()[0],
+        "commit": commit or None,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(["python", *sys.argv]),
+    }
+
+
+def save(path: Path, **content: object) -> None:
+    """Write a result file with its provenance first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"measured_on": provenance(), **content}, indent=1) + "\n")

@@ -1,0 +1,221 @@
+"""`warpsmith optimize`: a PyTorch model in, a verified module with CUDA kernels out."""
+
+import contextlib
+import json
+import platform
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from warpsmith import __version__
+from warpsmith.cli.errors import OTHER_VERDICT, PASSED, guarded
+from warpsmith.cli.options import DebugOption, DeviceOption, JsonOption, RulesOption, choose
+
+if TYPE_CHECKING:
+    from warpsmith.cli.progress import Reporter
+    from warpsmith.report import EpisodeRecords
+    from warpsmith.store import Manifest
+    from warpsmith.types import Task, Turn, Verdict
+    from warpsmith.types.protocols import JudgeSettings, Policy
+
+RUNS_FOLDER = "runs"
+
+
+@guarded
+def optimize(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Task file, or SOURCE:PATH#LEVEL/PROBLEM.")],
+    policy: Annotated[str, typer.Option("--policy", help="Who writes the kernels.")] = "builtin",
+    device: DeviceOption = "auto",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Result folder; runs/NAME-HASH by default.")
+    ] = None,
+    rules: RulesOption = "practical",
+    full_size: Annotated[
+        bool, typer.Option("--full-size", help="Never scale sizes down for the simulator.")
+    ] = False,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Optimize a model: exit status 0 also where nothing faster was found, which is then said."""
+    from warpsmith import tasks
+    from warpsmith.cli import wiring
+    from warpsmith.cli.progress import reporter
+    from warpsmith.types import Device, Rules
+    from warpsmith.types.protocols import JudgeSettings
+
+    chosen_rules = choose(Rules, rules, "rules")
+    wiring.check_policy(policy)
+    original = tasks.load(model)
+    chosen_device = wiring.device(device)
+    wiring.require_judge_extra()
+    chosen_policy = wiring.POLICIES[policy]()
+    # stdout carries the answer alone, whatever a library prints
+    with contextlib.redirect_stdout(sys.stderr), reporter() as progress:
+        task = original
+        if chosen_device is Device.SIM and not full_size:
+            task = _fit_simulator(original, progress)
+        settings = JudgeSettings(device=chosen_device, rules=chosen_rules)
+        manifest = _manifest(task, chosen_policy, settings)
+        folder = out or Path(RUNS_FOLDER) / f"{_slug(task.name)}-{_run_key(manifest)[:8]}"
+        records, fresh = _run(folder, manifest, original, task, chosen_policy, settings, progress)
+    _print_result(records, folder, fresh=fresh, as_json=as_json)
+    return _exit_status(records)
+
+
+def _fit_simulator(original: "Task", progress: "Reporter") -> "Task":
+    """The task itself where the simulator can run it, else one derived from it with smaller sizes."""
+    from warpsmith.sim.shrink import shrink
+
+    progress.phase("sizes", "fitting the task to the simulator")
+    task = shrink(original)
+    if task.derived_from:
+        progress.note("the task is too large for the simulator: its sizes were scaled down (a derived task)")
+    return task
+
+
+def _manifest(task: "Task", policy: "Policy", settings: "JudgeSettings") -> "Manifest":
+    from warpsmith.store import Manifest
+
+    named = settings.model_dump(mode="json", exclude={"device"})
+    return Manifest(
+        command="optimize",
+        task_hash=task.task_hash,
+        task_name=task.name,
+        policy=policy.name,
+        device=settings.device,
+        settings=named | {"derived_from": task.derived_from},
+        versions={"warpsmith": __version__, "python": platform.python_version()},
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _run_key(manifest: "Manifest") -> str:
+    """The same question has the same folder."""
+    return manifest.model_copy(update={"versions": {}, "started_at": ""}).content_hash
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._") or "task"
+
+
+def _run(
+    folder: Path,
+    manifest: "Manifest",
+    original: "Task",
+    task: "Task",
+    policy: "Policy",
+    settings: "JudgeSettings",
+    progress: "Reporter",
+) -> tuple["EpisodeRecords", bool]:
+    """Runs, or goes on with, the episode in `folder` and writes its result; False: it had finished before."""
+    from warpsmith.cli import wiring
+    from warpsmith.report import write_result
+    from warpsmith.rollout import run_episode
+    from warpsmith.store import RunStore
+
+    with RunStore(folder) as store:
+        store.open(manifest)
+        if finished := store.episodes():
+            return write_result(store, folder, finished[-1]), False
+        progress.note(f"writing to {folder}")
+        bench = wiring.bench(settings.device, progress.phase)
+        progress.note(f"device {settings.device}, isolation {bench.isolation}")
+        store.put_blob(original.code)
+        progress.phase("policy", policy.name)
+        episode = run_episode(
+            task,
+            policy,
+            judge=bench.judge,
+            compiler=bench.compiler,
+            target=bench.target,
+            settings=settings,
+            store=store,
+            progress=_Teller(progress),
+        )
+        return write_result(store, folder, episode), True
+
+
+class _Teller:
+    """Tells a person of an episode's steps."""
+
+    def __init__(self, progress: "Reporter") -> None:
+        self._progress = progress
+
+    def turn(self, turn: "Turn", verdict: "Verdict | None") -> None:
+        """One line a step."""
+        from warpsmith.report import headline
+
+        said = f" — {headline(verdict)}" if verdict else ""
+        self._progress.note(f"{turn.index + 1}. {turn.note}{said}")
+
+    def scoring(self, submission_hash: str) -> None:
+        """One line before the score."""
+        self._progress.note(f"judging the best submission ({submission_hash[:8]}) afresh for the score")
+
+
+def _improved(records: "EpisodeRecords") -> bool | None:
+    """True: faster than eager by more than the margin. None: nothing was timed, so nobody knows."""
+    if records.final is None:
+        return False
+    if records.final.speedup is None:
+        return None
+    reward = records.episode.reward
+    return reward is not None and (reward.milestone or 0) >= 2
+
+
+def _exit_status(records: "EpisodeRecords") -> int:
+    from warpsmith.cli.judge import status_of
+    from warpsmith.types import StopReason
+
+    if records.final is not None:
+        return status_of(records.final.status.value)
+    tried = any(turn.submission_hash for turn in records.episode.turns)
+    return PASSED if records.episode.stop is StopReason.FINISHED and not tried else OTHER_VERDICT
+
+
+def _print_result(records: "EpisodeRecords", folder: Path, *, fresh: bool, as_json: bool) -> None:
+    from warpsmith.report import REPORT_FILE, SOLUTION_FOLDER, outcome, verdict_lines
+
+    if as_json:
+        print(json.dumps(_json(records, folder)))
+        return
+    if not fresh:
+        print(f"this run had finished before; its result in {folder}:")
+    verdict, reward = records.final, records.episode.reward
+    if verdict is not None and reward is not None:
+        print("\n".join(verdict_lines(verdict, reward)))
+    else:
+        print(outcome(records))
+    if _improved(records) is False:
+        print("nothing faster than the model itself was found")
+    if records.task.derived_from:
+        print("judged on a derived task with smaller sizes, not on the full-size one")
+    if records.submission is not None:
+        print(f"solution   {folder / SOLUTION_FOLDER}")
+    print(f"report     {folder / REPORT_FILE}")
+
+
+def _json(records: "EpisodeRecords", folder: Path) -> dict[str, Any]:
+    from warpsmith.report import SOLUTION_FOLDER, outcome, summary
+    from warpsmith.reward import reward_of
+    from warpsmith.types import SCHEMA_VERSION, Status, StopReason
+
+    if (verdict := records.last) is not None:
+        answer = summary(verdict, records.episode.reward or reward_of(verdict))
+    else:
+        answer = dict.fromkeys(("status", "reward", "speedup", "error"))
+        answer |= {"schema_version": SCHEMA_VERSION, "device": records.episode.device.value}
+        if records.episode.stop is StopReason.TASK_REFUSED:
+            answer["status"] = Status.TASK_REFUSED.value
+    if records.final is None:
+        answer["detail"] = outcome(records)
+    return answer | {
+        "improved": _improved(records),
+        "derived_task": records.task.derived_from is not None,
+        "out": str(folder),
+        "solution": str(folder / SOLUTION_FOLDER) if records.submission else None,
+    }

@@ -1,0 +1,115 @@
+"""Turns words of the command line into a device, a policy and a judge, importing only what they need."""
+
+import importlib.util
+import os
+import runpy
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from warpsmith.cli.options import unknown
+from warpsmith.errors import InfrastructureError, MissingExtraError
+from warpsmith.types import Device, Phase, Target
+
+if TYPE_CHECKING:
+    from warpsmith.gpu.devices import GpuInfo
+    from warpsmith.types.protocols import Compiler, Judge, Policy
+
+AUTO = "auto"
+
+
+def _builtin() -> "Policy":
+    from warpsmith.optimizer import BuiltinPolicy
+
+    return BuiltinPolicy()
+
+
+POLICIES: dict[str, Callable[[], "Policy"]] = {"builtin": _builtin}
+"""One line a policy."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What submissions are built and judged with."""
+
+    judge: "Judge"
+    compiler: "Compiler"
+    target: Target
+    isolation: str
+    """Name of the sandbox in force."""
+
+
+def check_policy(word: str) -> None:
+    """UsageError where there is no policy of this name; cheap, unlike making one."""
+    if word not in POLICIES:
+        raise unknown("policy", word, list(POLICIES))
+
+
+def require_judge_extra() -> None:
+    """MissingExtraError where PyTorch is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError(
+            "PyTorch is not installed", hint="install the extra with: pip install 'warpsmith[judge]'"
+        )
+
+
+def device(word: str) -> Device:
+    """`auto` is cuda where a GPU and a PyTorch for it are here, else sim.
+
+    Raises UsageError for an unknown word, InfrastructureError where cuda is asked for and cannot be had.
+    """
+    if word not in (AUTO, *Device):
+        raise unknown("device", word, [AUTO, *Device])
+    if word == Device.SIM:
+        return Device.SIM
+    if not _gpus():
+        missing = "no NVIDIA GPU was found"
+    elif torch_build().get("cuda") is None:
+        missing = "the installed PyTorch is built without CUDA"
+    else:
+        return Device.CUDA
+    if word == AUTO:
+        return Device.SIM
+    raise InfrastructureError(missing, hint="see warpsmith doctor, or use --device sim for correctness alone")
+
+
+def torch_build() -> dict[str, object]:
+    """`__version__` and `cuda` of the installed PyTorch; importing it would take seconds.
+
+    Raises MissingExtraError where it is not installed.
+    """
+    require_judge_extra()
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None and spec.origin is not None
+    return runpy.run_path(str(Path(spec.origin).with_name("version.py")))
+
+
+def _gpus() -> "tuple[GpuInfo, ...]":
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves visible."""
+    from warpsmith.gpu.devices import list_gpus
+    from warpsmith.gpu.local import visible_gpus
+
+    return visible_gpus(list_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def bench(device: Device, progress: Callable[[Phase, str], None], pool: str = "local") -> Bench:
+    """What judges on `device`, by way of the pool of this name. Raises InfrastructureError."""
+    return POOLS[pool](device, progress)
+
+
+def _local(device: Device, progress: Callable[[Phase, str], None]) -> Bench:
+    from warpsmith.compile import LocalCompiler
+    from warpsmith.gpu import LocalPool
+    from warpsmith.judge.service import LocalJudge
+    from warpsmith.sandbox import best_available
+    from warpsmith.sandbox.process import run_tree
+
+    arch = _gpus()[0].arch if device is Device.CUDA else ""
+    compiler, sandbox = LocalCompiler(), best_available()
+    judge = LocalJudge(LocalPool(run_tree), compiler, sandbox, arch=arch, progress=progress)
+    return Bench(judge, compiler, Target(device=device, arch=arch), sandbox.name)
+
+
+POOLS: dict[str, Callable[[Device, Callable[[Phase, str], None]], Bench]] = {"local": _local}
+"""One line a pool."""

@@ -1,0 +1,16 @@
+"""Reads the store only and writes what a person takes away."""
+
+from warpsmith.report.markdown import EpisodeRecords, outcome
+from warpsmith.report.result import REPORT_FILE, SOLUTION_FOLDER, write_result
+from warpsmith.report.verdict_text import headline, summary, verdict_lines
+
+__all__ = [
+    "REPORT_FILE",
+    "SOLUTION_FOLDER",
+    "EpisodeRecords",
+    "headline",
+    "outcome",
+    "summary",
+    "verdict_lines",
+    "write_result",
+]

@@ -1,0 +1,80 @@
+"""Verdict -> Reward: -1 not correct, 1 correct, 2 faster than eager, 3 faster than eager and compile."""
+
+import math
+from enum import StrEnum
+
+from warpsmith.types import Device, Reward, Speedup, Status, Verdict
+
+MARGIN = 1.05
+"""A speed-up counts from strictly above this ratio."""
+
+BASELINE_AA_CHECK = "baseline_aa"
+"""Name of the judge's check that the baseline agrees with itself; it decides what `unstable` is worth."""
+
+_FAILED = frozenset({Status.WRONG, Status.COMPILE_FAILED, Status.CRASHED, Status.TIMED_OUT, Status.CHEATED})
+
+
+class SpeedupKind(StrEnum):
+    """Which baselines count: those of comparable accuracy, or PyTorch's default mode as published."""
+
+    MATCHED = "matched"
+    PAPER = "paper"
+
+
+def reward_of(verdict: Verdict, speedup: SpeedupKind = SpeedupKind.MATCHED) -> Reward:
+    """The reward of a verdict. `milestone` None: infrastructure, a refused task, or nothing provable.
+
+    `raw` is always against default-mode compile: t_compile / t_new, -1 where the submission failed,
+    None where no such time exists. A missing number never counts as a win.
+    """
+    if verdict.status in _FAILED:
+        return Reward(milestone=-1, raw=-1.0, reason=verdict.status.value)
+    if verdict.status is Status.UNSTABLE:
+        return _unstable(verdict)
+    if verdict.status is not Status.PASSED:
+        return Reward(milestone=None, reason=f"{verdict.status.value}: no reward can be given")
+    if verdict.device is Device.SIM:
+        return Reward(milestone=1, reason="correct; the simulator proves nothing about speed")
+    if verdict.speedup is None:
+        return Reward(milestone=1, reason="correct; not timed")
+    eager, compiled, against = _ratios(verdict.speedup, speedup)
+    return Reward(
+        milestone=_milestone(eager, compiled),
+        raw=_usable(verdict.speedup.paper.compile),
+        reason=f"{_times(eager)} eager, {_times(compiled)} compile, against {against}",
+    )
+
+
+def _unstable(verdict: Verdict) -> Reward:
+    stable_baseline = any(c.check == BASELINE_AA_CHECK and c.passed for c in verdict.checks)
+    if stable_baseline:
+        return Reward(milestone=1, reason="correct; its times are unstable while the baseline's are stable")
+    return Reward(milestone=None, reason="unstable, and the baseline was not shown to be stable")
+
+
+def _ratios(speedup: Speedup, kind: SpeedupKind) -> tuple[float | None, float | None, str]:
+    matched = speedup.matched
+    if kind is SpeedupKind.MATCHED and matched is not None:
+        pair = (_usable(matched.eager), _usable(matched.compile))
+        if pair != (None, None):
+            return *pair, "baselines of matched accuracy"
+    against = "default-mode baselines"
+    if kind is SpeedupKind.MATCHED:
+        against += " (accuracy-matched ones were not measured)"
+    return _usable(speedup.paper.eager), _usable(speedup.paper.compile), against
+
+
+def _usable(ratio: float | None) -> float | None:
+    return ratio if ratio is not None and math.isfinite(ratio) and ratio > 0 else None
+
+
+def _milestone(eager: float | None, compiled: float | None) -> int:
+    beats_eager = eager is not None and eager > MARGIN
+    beats_compile = compiled is not None and compiled > MARGIN
+    if beats_eager and beats_compile:
+        return 3
+    return 2 if beats_eager else 1
+
+
+def _times(ratio: float | None) -> str:
+    return "unknown ×" if ratio is None else f"{ratio:.2f}×"

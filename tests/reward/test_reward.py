@@ -1,0 +1,155 @@
+"""Verdict -> Reward."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warpsmith.reward import BASELINE_AA_CHECK, MARGIN, REWARDS, SpeedupKind, reward_of
+from warpsmith.types import (
+    CheckOutcome,
+    Device,
+    ErrorStats,
+    MatchedSpeedup,
+    PaperSpeedup,
+    Phase,
+    Rules,
+    Speedup,
+    Status,
+    Verdict,
+)
+
+
+def verdict(
+    status: Status = Status.PASSED,
+    *,
+    device: Device = Device.CUDA,
+    speedup: Speedup | None = None,
+    checks: tuple[CheckOutcome, ...] = (),
+) -> Verdict:
+    passed = status is Status.PASSED
+    return Verdict(
+        status=status,
+        device=device,
+        rules=Rules.PAPER,
+        task_hash="t",
+        submission_hash="s",
+        phase=Phase.DONE if passed else Phase.CORRECTNESS,
+        error=ErrorStats(rel=1e-6, max_abs=1e-5) if passed else None,
+        paper_gate=passed,
+        scale_gate=passed,
+        speedup=speedup,
+        checks=checks,
+    )
+
+
+def speedup(
+    eager: float | None, compiled: float | None, matched: tuple[float | None, float | None] | None = None
+) -> Speedup:
+    return Speedup(
+        paper=PaperSpeedup(eager=eager, compile=compiled),
+        matched=MatchedSpeedup(eager=matched[0], compile=matched[1]) if matched else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("eager", "compiled", "milestone"),
+    [
+        (2.0, 1.5, 3),
+        (2.0, 1.0, 2),
+        (1.0, 2.0, 1),
+        (1.05, 1.05, 1),
+        (1.0500001, 1.05, 2),
+        (1.0500001, 1.0500001, 3),
+        (0.5, 0.5, 1),
+        (2.0, None, 2),
+        (None, 2.0, 1),
+        (None, None, 1),
+        (math.inf, 2.0, 1),
+        (math.nan, 2.0, 1),
+        (-3.0, 2.0, 1),
+        (2.0, 0.0, 2),
+    ],
+)
+def test_milestones(eager: float | None, compiled: float | None, milestone: int) -> None:
+    assert reward_of(verdict(speedup=speedup(eager, compiled)), SpeedupKind.PAPER).milestone == milestone
+
+
+def test_matched_wins_over_paper_where_measured() -> None:
+    both = verdict(speedup=speedup(6.0, 4.0, (1.2, 1.01)))
+    assert reward_of(both).milestone == 2
+    assert reward_of(both, SpeedupKind.PAPER).milestone == 3
+    assert reward_of(both).raw == 4.0
+
+
+def test_matched_falls_back_to_paper_and_says_so() -> None:
+    reward = reward_of(verdict(speedup=speedup(6.0, 4.0)))
+    assert reward.milestone == 3
+    assert "were not measured" in reward.reason
+    assert reward_of(verdict(speedup=speedup(6.0, 4.0, (None, None)))) == reward
+
+
+@pytest.mark.parametrize(
+    "status", [Status.WRONG, Status.COMPILE_FAILED, Status.CRASHED, Status.TIMED_OUT, Status.CHEATED]
+)
+@pytest.mark.parametrize("device", list(Device))
+def test_failures_cost_one(status: Status, device: Device) -> None:
+    reward = reward_of(verdict(status, device=device))
+    assert (reward.milestone, reward.raw) == (-1, -1.0)
+
+
+@pytest.mark.parametrize("status", [Status.TASK_REFUSED, Status.UNSUPPORTED, Status.INFRASTRUCTURE])
+def test_no_reward_where_the_submission_is_not_to_blame(status: Status) -> None:
+    reward = reward_of(verdict(status))
+    assert (reward.milestone, reward.raw) == (None, None)
+    assert REWARDS["milestone"](reward) is None
+
+
+def test_unstable_is_worth_one_only_beside_a_stable_baseline() -> None:
+    stable = CheckOutcome(check=BASELINE_AA_CHECK, passed=True)
+    shaky = CheckOutcome(check=BASELINE_AA_CHECK, passed=False)
+    assert reward_of(verdict(Status.UNSTABLE, checks=(stable,))).milestone == 1
+    assert reward_of(verdict(Status.UNSTABLE, checks=(shaky,))).milestone is None
+    assert reward_of(verdict(Status.UNSTABLE)).milestone is None
+
+
+def test_simulator_and_untimed_passes_are_worth_one() -> None:
+    for passed in (verdict(device=Device.SIM), verdict()):
+        reward = reward_of(passed)
+        assert (reward.milestone, reward.raw) == (1, None)
+
+
+def test_table_of_scalars() -> None:
+    reward = reward_of(verdict(speedup=speedup(3.0, 2.0)))
+    assert {name: scalar(reward) for name, scalar in REWARDS.items()} == {"milestone": 3.0, "raw": 2.0}
+
+
+ratios = st.none() | st.floats()
+
+
+@given(ratios, ratios, st.none() | st.tuples(ratios, ratios), st.sampled_from(SpeedupKind))
+def test_a_win_always_has_the_numbers_behind_it(
+    eager: float | None,
+    compiled: float | None,
+    matched: tuple[float | None, float | None] | None,
+    kind: SpeedupKind,
+) -> None:
+    reward = reward_of(verdict(speedup=speedup(eager, compiled, matched)), kind)
+    seen_eager = [eager] + ([matched[0]] if matched else [])
+    seen_compiled = [compiled] + ([matched[1]] if matched else [])
+    assert reward.milestone in (1, 2, 3)
+    if reward.milestone >= 2:
+        assert any(r is not None and MARGIN < r < math.inf for r in seen_eager)
+    if reward.milestone == 3:
+        assert any(r is not None and MARGIN < r < math.inf for r in seen_compiled)
+
+
+finite = st.floats(min_value=0.01, max_value=100)
+
+
+@given(finite, finite, st.floats(min_value=1, max_value=10))
+def test_faster_never_earns_less(eager: float, compiled: float, factor: float) -> None:
+    slow = reward_of(verdict(speedup=speedup(eager, compiled)), SpeedupKind.PAPER).milestone
+    fast = reward_of(verdict(speedup=speedup(eager * factor, compiled * factor)), SpeedupKind.PAPER).milestone
+    assert slow is not None and fast is not None and fast >= slow
