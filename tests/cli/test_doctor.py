@@ -13,7 +13,7 @@ from warpsmith.cli.machine import CHECKS, DEVICES, Finding, missing_for
 
 def doctor(cache: Path | str, *args: str, **extra: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "warpsmith.cli", "doctor", *args],
+        [sys.executable, "-m", "warpsmith", "doctor", *args],
         env={**os.environ, "WARPSMITH_CACHE": str(cache), **extra},
         capture_output=True,
         text=True,

@@ -63,7 +63,3 @@ def build(toolchain: SimToolchain, runtime: Path, tmp_path: Path) -> Build:
         return Built(shared)
 
     return run
-
-
-def floats(values: list[float]) -> ctypes.Array[ctypes.c_float]:
-    return (ctypes.c_float * len(values))(*values)

@@ -21,7 +21,11 @@ def rewritten(text: str) -> str:
         ("a::k<<<dim3(1, 2), 256, 0, s>>>(x);", "a::k", "dim3(1, 2), 256, 0, s"),
         ("::a::k<<<1, 2>>>(x);", "::a::k", "1, 2"),
         ("k<float, (a > b)><<<g, b, s, st>>>(x);", "k<float, (a > b)>", "g, b, s, st"),
-        ("k<T, (a>b ? 1 : 2)><<<(n + 31) >> 5, 1 << 5>>>(x);", "k<T, (a>b ? 1 : 2)>", "(n + 31) >> 5, 1 << 5"),
+        (
+            "k<T, (a>b ? 1 : 2)><<<(n + 31) >> 5, 1 << 5>>>(x);",
+            "k<T, (a>b ? 1 : 2)>",
+            "(n + 31) >> 5, 1 << 5",
+        ),
         ("(*k)<<<1, 2>>>(x);", "(*k)", "1, 2"),
     ],
 )
@@ -37,14 +41,17 @@ def test_launch_inside_a_dispatch_macro() -> None:
 
 
 def test_comments_and_strings_stay() -> None:
-    text = '// k<<<1, 2>>>(x); NULL\nconst char* s = "k<<<1, 2>>>(NULL)"; /* __shared__ */\nauto r = R"(a<<<b>>>c)";\n'
+    text = '// k<<<1, 2>>>(x); NULL\nconst char* s = "k<<<1, 2>>>(NULL)"; /* __shared__ */\n'
+    text += 'auto r = R"(a<<<b>>>c)";\n'
     assert rewritten(text) == text
 
 
 def test_static_shared_memory_becomes_a_reference() -> None:
     text = "__global__ void k() { __shared__ __align__(16) float t[32][33], u; t[0][0] = u; }"
     out = rewritten(text)
-    assert "typedef __attribute__((aligned(16))) float wsim_t_t [ 32 ] [ 33 ] , wsim_t_u;" in out.replace("( (", "((")
+    assert "typedef __attribute__((aligned(16))) float wsim_t_t [ 32 ] [ 33 ] , wsim_t_u;" in out.replace(
+        "( (", "(("
+    )
     assert "auto& t = ::wsim::shared_object<wsim_t_t, wsim_g_t>();" in out
     assert "auto& u = ::wsim::shared_object<wsim_t_u, wsim_g_u>();" in out
 
@@ -81,7 +88,11 @@ def test_device_functions_get_internal_linkage() -> None:
         ("void f() {\n\n  thrust::sort(a, b);\n}", 3, "Thrust"),
         ("#include <cuda_pipeline.h>\n", 1, "cp.async"),
         ("void f() { auto g = cg::this_grid(); }", 1, "grid synchronisation"),
-        ("__global__ void c(float*);\n__global__ void k(float* x) { c<<<1, 1>>>(x); }", 2, "dynamic parallelism"),
+        (
+            "__global__ void c(float*);\n__global__ void k(float* x) { c<<<1, 1>>>(x); }",
+            2,
+            "dynamic parallelism",
+        ),
         ("void f() { cublasSgemm(h); }", 1, "cuBLAS"),
     ],
 )
@@ -93,7 +104,7 @@ def test_unsupported_names_the_line_and_the_construct(text: str, line: int, cons
 
 
 def test_branches_for_a_gpu_architecture_are_not_compiled_here() -> None:
-    text = "#if __CUDA_ARCH__ >= 800\nasm(\"cp.async;\");\n#else\nint x;\n#endif\n// asm\nint asm_count;\n"
+    text = '#if __CUDA_ARCH__ >= 800\nasm("cp.async;");\n#else\nint x;\n#endif\n// asm\nint asm_count;\n'
     assert rewritten(text) == text
     assert rewritten('void f() { asm volatile("" ::: "memory"); }').count("asm") == 1
 

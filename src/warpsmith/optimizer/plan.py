@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from warpsmith.optimizer.cuda_index import collapse, index_type, touches, vectors
+from warpsmith.optimizer.cuda_text import kernel_buffers
 from warpsmith.optimizer.fuse import Kernel
-from warpsmith.optimizer.ir import Arena, Buffer, Const, Load, Op, Program
+from warpsmith.optimizer.ir import Arena, Const, Op, Program
 from warpsmith.optimizer.split import MULTIPROCESSORS, along_rows, keeps_row, levels
 
 REGISTER_BUDGET = 64
@@ -162,10 +163,5 @@ def kept_arrays(arena: Arena, kernel: Kernel) -> int:
 
 def traffic_bytes(program: Program, kernel: Kernel) -> int:
     """Bytes of distinct buffers that a kernel reads and writes."""
-    used: dict[str, Buffer] = {}
-    for item in kernel.items:
-        loads = [n for n in program.arena.loads(item.expr) if isinstance(n, Load)]
-        used.update({n.buf: program.buffers[n.buf] for n in loads if n.buf in program.buffers})
-        if item.store:
-            used[item.buf] = program.buffers[item.buf]
-    return sum(b.nbytes for b in used.values())
+    outs, ins = kernel_buffers(program, kernel)
+    return sum(program.buffers[b].nbytes for b in {*outs, *ins})

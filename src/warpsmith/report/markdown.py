@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from warpsmith.judge.operators import CHECK as OWN_WORK
 from warpsmith.report.verdict_text import headline, milliseconds, ratio
 from warpsmith.types import Device, Episode, Rules, Status, StopReason, Submission, Task, TimeStats, Verdict
-
-OWN_WORK_CHECK = "torch_compute"
-"""Name of the judge's check that forward computes with its own operators only."""
 
 
 @dataclass(frozen=True)
@@ -189,9 +187,7 @@ def _limits(records: EpisodeRecords, verdict: Verdict) -> Iterator[str]:
         yield "- a gain over PyTorch modes of the same accuracy (TF32 and lower): only default modes ran"
     if verdict.timings and verdict.timings.candidate.launch_bound:
         yield "- small differences in time: the call is so short that launching dominates it"
-    if verdict.rules is Rules.PRACTICAL and not any(
-        c.check == OWN_WORK_CHECK and c.passed for c in verdict.checks
-    ):
+    if verdict.rules is Rules.PRACTICAL and not any(c.check == OWN_WORK and c.passed for c in verdict.checks):
         yield "- that own kernels do all the work: the `practical` rules allow torch operators"
     if verdict.machine and verdict.machine.isolation == "none":
         yield "- that the submission was kept apart from the machine: no isolation was in force"

@@ -62,8 +62,11 @@ def main() -> None:
     with torch.no_grad():
         wanted, got = model(*inputs), fast(*inputs)
     pairs = [(wanted, got)] if isinstance(wanted, torch.Tensor) else list(zip(wanted, got, strict=True))
-    worst = max((a.double() - b.double()).abs().max().item() for a, b in pairs)
-    print(f"largest difference from model.py: {worst:.3e}")
+    for number, (a, b) in enumerate(pairs):
+        difference = a.double() - b.double()
+        relative = difference.norm().item() / max(a.double().norm().item(), 1e-300)
+        worst = difference.abs().max().item()
+        print(f"output {number}: relative error {relative:.2e}, largest difference {worst:.2e}")
 
 
 if __name__ == "__main__":

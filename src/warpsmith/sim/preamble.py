@@ -5,12 +5,9 @@ CPU wherever a PyTorch function is given it, and `torch.cuda` describes an H200.
 Nothing is undone: the candidate's process is the place for it. Other threads see `torch.cuda` but not the device.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from warpsmith.errors import SubmissionUnsupportedError
-
-if TYPE_CHECKING:
-    import torch
 
 _INSTALLED = "_warpsmith_sim"
 
@@ -77,28 +74,32 @@ def _generator_class(torch: Any) -> type:
     return Generator
 
 
+def _named_device(torch: Any, value: Any) -> str | None:
+    """Device type that an argument names, or None where it names none."""
+    if isinstance(value, torch.device):
+        return value.type
+    if isinstance(value, str) and (value in ("cpu", "cuda") or value.startswith("cuda:")):
+        return value.partition(":")[0]
+    return None
+
+
 def _device_mode(torch: Any) -> Any:
     """The function mode that reads "cuda" as the CPU, and the CPU as "cuda" where a tensor's device is asked."""
     from torch.overrides import TorchFunctionMode
 
     tensor = torch._C.TensorBase
+    cpu = torch.device("cpu")
     getters = {
         tensor.device.__get__: torch.device("cuda", 0),
         tensor.is_cuda.__get__: True,
         tensor.is_cpu.__get__: False,
         torch.Tensor.get_device: 0,
     }
-    stays = {torch._C._nn._parse_to, torch.device}
-    to_cuda = {torch.Tensor.cuda}
-    to_cpu = {torch.Tensor.cpu}
-
-    def is_cuda(value: Any) -> bool:
-        if isinstance(value, torch.device):
-            return value.type == "cuda"
-        return isinstance(value, str) and (value == "cuda" or value.startswith("cuda:"))
+    untouched = {torch._C._nn._parse_to, torch.device}
+    no_ops = {torch.Tensor.cuda, torch.Tensor.pin_memory, torch.Tensor.record_stream}
 
     def on_cpu(value: Any) -> Any:
-        return torch.device("cpu") if is_cuda(value) else value
+        return cpu if _named_device(torch, value) == "cuda" else value
 
     class DeviceMode(TorchFunctionMode):
         def __torch_function__(
@@ -107,28 +108,23 @@ def _device_mode(torch: Any) -> Any:
             kwargs = dict(kwargs or {})
             if func in getters:
                 return getters[func] if args[0].device.type == "cpu" else func(*args)
-            if func in stays:
+            if func in untouched:
                 return func(*args, **kwargs)
-            if func in to_cuda:
+            if func in no_ops:
                 return args[0]
-            if func in to_cpu or (func is torch.Tensor.to and _names_cpu(args[1:], kwargs)):
-                return _copied(func(*args, **kwargs), args[0])
-            device = kwargs.get("device")
-            if is_cuda(device) or (isinstance(device, int) and not isinstance(device, bool)):
-                kwargs["device"] = torch.device("cpu")
-            if func is torch.Tensor.pin_memory or func is torch.Tensor.record_stream:
-                return args[0]
+            copies = func is torch.Tensor.cpu or (
+                func is torch.Tensor.to and _goes_to_cpu(torch, args, kwargs)
+            )
+            if "device" in kwargs:
+                device = kwargs["device"]
+                kwargs["device"] = cpu if type(device) is int else on_cpu(device)
             kwargs.pop("pin_memory", None)
-            return func(*(on_cpu(value) for value in args), **kwargs)
-
-    def _names_cpu(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        values = (*args[:1], kwargs.get("device"))
-        return any(
-            value == "cpu" if isinstance(value, str) else isinstance(value, torch.device) and value.type == "cpu"
-            for value in values
-        )
-
-    def _copied(result: "torch.Tensor", source: "torch.Tensor") -> "torch.Tensor":
-        return result.clone() if result is source else result
+            result = func(*map(on_cpu, args), **kwargs)
+            return result.clone() if copies and result is args[0] else result
 
     return DeviceMode()
+
+
+def _goes_to_cpu(torch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether `Tensor.to` is given the CPU: on a GPU that is a copy, so it is one here."""
+    return any(_named_device(torch, value) == "cpu" for value in (*args[1:2], kwargs.get("device")))

@@ -116,7 +116,11 @@ def _edits_of(source: bytes, launch: Launch) -> list[Edit]:
     callee = source[launch.callee_start : launch.callee_end]
     name = b" ".join(callee.replace(b"\\\n", b" ").split()).replace(b"\\", b"").replace(b'"', b"'")
     return [
-        (launch.callee_start, launch.callee_start, b'::wsim::launcher("%s", [&](auto... wsim_args) { ' % name),
+        (
+            launch.callee_start,
+            launch.callee_start,
+            b'::wsim::launcher("%s", [&](auto... wsim_args) { ' % name,
+        ),
         (launch.open_start, launch.open_start + 3, b"(wsim_args...); }, ::wsim::Config("),
         (launch.close_start, launch.close_start + 3, b"))"),
     ]
@@ -133,7 +137,7 @@ def _parsed_launches(source: bytes, root: "Node", path: str) -> dict[int, Launch
         if callee.has_error or callee.end_byte > node.start_byte:
             continue
         if _is_device_code(node):
-            raise unsupported(path, source, node.start_byte, "a launch inside a kernel (dynamic parallelism)")
+            raise unsupported(path, source, node.start_byte, "dynamic parallelism (a launch inside a kernel)")
         close = node.end_byte - 3
         launches[node.start_byte] = Launch(callee.start_byte, callee.end_byte, node.start_byte, close)
     return launches

@@ -65,26 +65,30 @@ def candidates(task: Task) -> Iterator[Task]:
     try:
         literals = size_literals(task.code)
     except SyntaxError as error:
-        raise TaskUnreadableError(f"task {task.name}: syntax error in line {error.lineno}: {error.msg}") from error
-    values = {literal.value for literal in literals}
-    if not any(value >= SMALLEST_SCALED for value in values):
+        raise TaskUnreadableError(
+            f"task {task.name}: syntax error in line {error.lineno}: {error.msg}"
+        ) from error
+    if not any(literal.value >= SMALLEST_SCALED for literal in literals):
         return
     seen = {task.code}
-    for sizes in _size_maps(literals, values):
-        code = replace_literals(task.code, literals, sizes)
+    for code in _smaller_codes(task.code, literals):
         if code not in seen:
             seen.add(code)
             yield derived(task, code)
 
 
-def _size_maps(literals: list[SizeLiteral], values: set[int]) -> Iterator[dict[int, int]]:
-    model_values = frozenset(literal.value for literal in literals if literal.constructs)
+def _smaller_codes(code: str, literals: list[SizeLiteral]) -> Iterator[str]:
+    values = {literal.value for literal in literals}
+    of_model = frozenset(literal.value for literal in literals if literal.constructs)
+    of_inputs = [literal for literal in literals if not literal.constructs]
     for (smallest, small_divide), step in itertools.product(_RULES, range(1, 2 * _HALVINGS + 1)):
-        for frozen in (model_values, frozenset()):
-            yield scaled_sizes(values, 2 ** (-step / 2), frozen, smallest, small_divide)
-    for value in sorted(values - model_values, reverse=True):  # the batch alone, say
+        for frozen in (of_model, frozenset()):
+            sizes = scaled_sizes(values, 2 ** (-step / 2), frozen, smallest, small_divide)
+            yield replace_literals(code, literals, sizes)
+    for literal in of_inputs:  # the batch alone, say, even where a width has the same value
         for step in range(1, _HALVINGS + 1):
-            yield scaled_sizes(values, 2**-step, frozenset(values - {value}), 1, small_divide=False)
+            sizes = scaled_sizes([literal.value], 2**-step, smallest=1, small_divide=False)
+            yield replace_literals(code, [literal], sizes)
 
 
 def derived(task: Task, code: str) -> Task:
@@ -112,11 +116,13 @@ def shrink(task: Task, *, max_elements: int = MAX_ELEMENTS, max_flops: int = MAX
     if original is None or original.error:
         reason = original.error if original else "measuring it timed out"
         raise TaskUnsupportedError(
-            f"task {task.name} cannot be measured for the simulator: {reason}", hint="judge it with --device cuda"
+            f"task {task.name} cannot be measured for the simulator: {reason}",
+            hint="judge it with --device cuda",
         )
     raise TaskUnsupportedError(
         f"task {task.name} is too large for the simulator (largest tensor "
-        f"{max(original.largest, original.largest_parameter):,} elements) and its text has no sizes that can be scaled down far enough",
+        f"{max(original.largest, original.largest_parameter):,} elements) and "
+        "its text has no sizes that can be scaled down far enough",
         hint="judge it with --device cuda, or state its sizes as module-level integers",
     )
 
@@ -132,7 +138,9 @@ def _measured(tasks: list[Task], max_elements: int | None) -> Iterator[TaskSize]
         argv = [sys.executable, "-I", "-m", "warpsmith.sim.shrink_worker", "--timeout", str(_TIMEOUT_S)]
         argv += ["--max-elements", str(max_elements)] if max_elements is not None else []
         argv += paths
-        worker = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        worker = subprocess.Popen(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+        )
         try:
             assert worker.stdout is not None
             for line in worker.stdout:
@@ -169,7 +177,10 @@ def measure(code: str, max_elements: int | None = None) -> TaskSize:
         model = _model(module)
     except Exception as error:  # noqa: BLE001 - whatever a task's own code raises is its answer
         return TaskSize(error=(str(error).splitlines() or [""])[0][:300] or type(error).__name__)
-    parameters = [*_tensors(getattr(model, "parameters", list)()), *_tensors(getattr(model, "buffers", list)())]
+    parameters = [
+        *_tensors(getattr(model, "parameters", list)()),
+        *_tensors(getattr(model, "buffers", list)()),
+    ]
     tensors = _tensors(inputs)
     size = TaskSize(
         largest=max((tensor.numel() for tensor in tensors), default=0),

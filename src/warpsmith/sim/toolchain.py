@@ -68,7 +68,9 @@ class SimToolchain:
         """Path of libasan, to be preloaded by the process that loads a sanitized build."""
         found = _output([self.cxx(), "-print-file-name=libasan.so"])
         if not found or not Path(found).is_absolute():
-            raise InfrastructureError("g++ has no libasan", hint="install gcc's sanitizer libraries (libasan)")
+            raise InfrastructureError(
+                "g++ has no libasan", hint="install gcc's sanitizer libraries (libasan)"
+            )
         return str(Path(found).resolve())
 
     def fingerprint(self) -> str:
@@ -89,7 +91,7 @@ class SimToolchain:
         version = _output([path, "--version"]) if path else None
         if path is None or version is None:
             raise InfrastructureError(
-                f"no C++ compiler: {wanted} does not run", hint="install g++ 11 or newer (Debian: apt-get install g++)"
+                f"no C++ compiler: {wanted} does not run", hint="install g++ 11 or newer"
             )
         if "Free Software Foundation" not in version:
             if self._cxx is None and wanted != "g++":

@@ -11,7 +11,7 @@ _INCLUDES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), what)
     for pattern, what in (
         (r"[<\"](cuda_)?mma\.h", "wmma (tensor cores)"),
-        (r"[<\"](cuda_pipeline|cuda/pipeline|cuda/barrier|cuda_awbarrier|cooperative_groups/memcpy_async)", "cp.async"),
+        (r"[<\"](cuda_pipeline|cuda_awbarrier|cuda/pipeline|cuda/barrier|.*/memcpy_async)", "cp.async"),
         (r"[<\"]cuda/ptx", "inline PTX"),
         (r"[<\"]cub/", "CUB"),
         (r"[<\"]thrust/", "Thrust"),

@@ -1,4 +1,4 @@
-"""`python -m warpsmith.cli`."""
+"""`python -m warpsmith`."""
 
 from warpsmith.cli.app import main
 
