@@ -1,6 +1,7 @@
 """What every result file carries: on what, with what and how it was measured."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -16,9 +17,8 @@ RESULTS = Path(__file__).parent / "results"
 def provenance() -> dict:
     """GPU, driver, torch, commit, date and command of this process."""
     gpus = list_gpus()
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent
-    ).stdout.strip()
+    # A copy without its repository is told by the environment what it was copied from.
+    commit = os.environ.get("GIT_COMMIT") or _head()
     return {
         "gpu": gpus[0].name if gpus else None,
         "driver": gpus[0].driver if gpus else None,
@@ -28,6 +28,11 @@ def provenance() -> dict:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": shlex.join(["python", *sys.argv]),
     }
+
+
+def _head() -> str:
+    here = Path(__file__).parent
+    return subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=here).stdout.strip()
 
 
 def save(path: Path, **content: object) -> None:

@@ -23,8 +23,11 @@ def plan_of(folder: Path, code: str, conservative: bool = False) -> tuple[object
     return module, make_plan(capture(module), conservative=conservative)
 
 
-def disagreement(module: object, model_new: type) -> float:
-    """Relative Frobenius error, the largest over outputs; interface and shapes must agree exactly."""
+def disagreement(module: object, model_new: type, floor: float = 0.0) -> float:
+    """Root-mean-square error over (rms of the reference + floor), the largest over outputs.
+
+    Names, shapes, dtypes and nesting must agree exactly.
+    """
     torch.manual_seed(0)
     reference, new = module.Model().eval(), model_new()
     for tensor in reference.state_dict().values():
@@ -40,7 +43,8 @@ def disagreement(module: object, model_new: type) -> float:
     worst = 0.0
     for e, g in zip(flat, flat_got, strict=True):
         assert (e.shape, e.dtype) == (g.shape, g.dtype)
-        worst = max(worst, float((e.double() - g.double()).norm() / e.double().norm()))
+        rms = e.numel() ** -0.5
+        worst = max(worst, float((e - g).double().norm() * rms / (e.double().norm() * rms + floor)))
     return worst
 
 

@@ -18,7 +18,13 @@ def test_flags_put_the_simulator_before_the_toolkit(toolchain: SimToolchain) -> 
 
 def test_fingerprint_is_stable_and_depends_on_the_headers(toolchain: SimToolchain, tmp_path: Path) -> None:
     assert toolchain.fingerprint() == SimToolchain().fingerprint()
-    (tmp_path / "cuda_runtime_api.h").write_text("#define CUDART_VERSION 12090\n")
+    for name, text in {
+        "cuda_runtime_api.h": "#define CUDART_VERSION 12090\n",
+        "crt/host_defines.h": "",
+        "nv/target": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
     assert SimToolchain(cuda_include=tmp_path).fingerprint() != toolchain.fingerprint()
 
 

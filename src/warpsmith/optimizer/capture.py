@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +44,6 @@ class Captured:
     state: tuple[StateEntry, ...]
     constants: dict[str, torch.Tensor]
     """Tensors that are in the graph but in no state dict, by the name that the signature gives them."""
-    input_names: tuple[str, ...]
 
 
 def load_task(path: Path) -> ModuleType:
@@ -148,8 +146,7 @@ def _export(module: ModuleType) -> Captured:
         StateEntry(name, tuple(t.shape), str(t.dtype).removeprefix("torch."), name in parameters)
         for name, t in model.state_dict().items()
     )
-    names = tuple(inspect.signature(model.forward).parameters)
-    return Captured(exported, state, {}, names)
+    return Captured(exported, state, {})
 
 
 def _base_name(op: Any) -> str:

@@ -20,6 +20,9 @@ EXPORTS_UNIT = "#include <warpsmith_sim_exports.inc>\n"
 
 _PROBE_TIMEOUT_S = 20
 _NEEDED_HEADER = "cuda_runtime_api.h"
+_NEEDED_BESIDE = ("crt/host_defines.h", "nv/target")
+_WHEEL_SIBLINGS = ("cuda_nvcc", "cuda_cccl")
+"""Wheels of CUDA 12 spread the headers over a folder a package."""
 
 
 class SimToolchain:
@@ -103,10 +106,14 @@ class SimToolchain:
     def _headers(self) -> tuple[Path, ...]:
         candidates = [self._cuda_include] if self._cuda_include else _header_candidates()
         for folder in candidates:
-            if (folder / _NEEDED_HEADER).is_file():
-                return (folder,)
+            siblings = [folder.parent.parent / name / "include" for name in _WHEEL_SIBLINGS]
+            folders = (folder, *(sibling for sibling in siblings if sibling.is_dir()))
+            if (folder / _NEEDED_HEADER).is_file() and all(
+                any((place / name).is_file() for place in folders) for name in _NEEDED_BESIDE
+            ):
+                return folders
         raise InfrastructureError(
-            f"no CUDA headers: {_NEEDED_HEADER} was not found",
+            f"no CUDA headers: no folder holds {', '.join((_NEEDED_HEADER, *_NEEDED_BESIDE))}",
             hint="set CUDA_HOME, or: pip install nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl",
         )
 
@@ -130,8 +137,11 @@ def _version_key(path: Path) -> tuple[int, ...]:
 
 
 def _header_version(folder: Path) -> str:
-    """`CUDART_VERSION` as the header states it."""
-    text = (folder / _NEEDED_HEADER).read_text(errors="replace")
+    """`CUDART_VERSION` as the header states it, empty for a folder without it."""
+    header = folder / _NEEDED_HEADER
+    if not header.is_file():
+        return ""
+    text = header.read_text(errors="replace")
     match = re.search(r"#define\s+CUDART_VERSION\s+(\d+)", text)
     return match[1] if match else hashlib.sha256(text.encode()).hexdigest()
 
