@@ -160,7 +160,7 @@ class Referee:
             task_hash=self.job.task_hash, submission_hash=self.job.submission_hash,
             phase=Phase.DONE, detail=detail, error=found.error, paper_gate=found.paper_gate,
             scale_gate=found.scale_gate, checks=tuple(found.checks),
-            notes=(*found.notes, *self.problems), machine=self.machine,
+            notes=(*found.notes, *self.session.rounding_note(), *self.problems), machine=self.machine,
             seconds=dict(found.seconds), **fields,
         )  # fmt: skip
 

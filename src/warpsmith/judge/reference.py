@@ -6,6 +6,7 @@ becomes TaskUnsupportedError. KeyboardInterrupt passes.
 """
 
 import contextlib
+import copy
 import hashlib
 import itertools
 import random
@@ -127,6 +128,20 @@ class Reference:
                 # A fault in a kernel shows only here.
                 torch.cuda.synchronize(self.device)
             return output
+
+    def oracle(self, model: torch.nn.Module, inputs: list[Any], *, seed: int) -> Any | None:
+        """The same forward in float64 on a copy of `model`; None where the task's code or the memory forbids it."""
+        default = torch.get_default_dtype()
+        try:
+            exact = copy.deepcopy(model).double()
+            spec, tensors = values.flatten(inputs)
+            wide = [t.double() if t.is_floating_point() else t.clone() for t in tensors]
+            torch.set_default_dtype(torch.float64)
+            return self.forward(exact, values.unflatten(spec, wide), seed=seed)
+        except (TaskRefusedError, TaskUnsupportedError, RuntimeError, TypeError):
+            return None
+        finally:
+            torch.set_default_dtype(default)
 
     def output_bytes(self, model: torch.nn.Module, inputs: list[Any]) -> int:
         """Bytes of a buffer that holds the outputs for `inputs`, alignment included. Runs forward."""

@@ -96,6 +96,15 @@ class Session:
         samples = self._measure(runner, COMPILE_TIMEOUT_S, verify=False)
         return samples, self.bench.null_ms(runner)
 
+    def rounding_note(self) -> tuple[str, ...]:
+        """What the paper's gate was widened by, if it had to be."""
+        if not self.bench.rounding:
+            return ()
+        return (
+            f"the reference itself is off by up to {self.bench.rounding:.3g} from float64;"
+            f" the paper's gate was widened by {gates.ROUNDING_FACTOR:g} times its rounding error",
+        )
+
     def traffic(self) -> tuple[int, int]:
         """Bytes that a call must at least read and write: inputs and state once, outputs once."""
         inputs = self.reference.draw_inputs(secrets.randbits(62))
