@@ -3,14 +3,21 @@
 Runners start before this process has loaded torch itself, so that both load at the same time.
 """
 
+import importlib.util
 import os
+import runpy
 import time
 from contextlib import ExitStack
-from importlib import metadata
 from pathlib import Path
 from platform import python_version
 
-from warpsmith.errors import CandidateCrashedError, CandidateTimedOutError, SubmissionError, WarpsmithError
+from warpsmith.errors import (
+    CandidateTimedOutError,
+    InfrastructureError,
+    MissingExtraError,
+    SubmissionError,
+    WarpsmithError,
+)
 from warpsmith.gpu.devices import GpuInfo, bandwidth_gb_s, list_gpus
 from warpsmith.judge.baselines import MODES, BaselineStore, identity, measured
 from warpsmith.judge.clock import Samples, time_stats
@@ -223,18 +230,29 @@ def _leased_gpu() -> GpuInfo:
         if visible in (gpu.uuid, str(gpu.index)):
             return gpu
     if not gpus:
-        raise CandidateCrashedError("no GPU is visible to the judge")
+        raise InfrastructureError("no GPU is visible to the judge", hint="run `warpsmith doctor`")
     return gpus[0]
 
 
 def describe_machine(device: Device, gpu: GpuInfo | None, isolation: str) -> Machine:
     """On what this judgement runs; from package metadata and NVML, so that torch need not be loaded."""
+    torch_version, cuda_version = _torch_build()
     return Machine(
         device=device,
         gpu=gpu.name if gpu else None,
         gpu_uuid=gpu.uuid if gpu else None,
         driver=gpu.driver if gpu else None,
-        torch=metadata.version("torch"),
+        torch=torch_version,
+        cuda=cuda_version,
         python=python_version(),
         isolation=isolation,
     )
+
+
+def _torch_build() -> tuple[str, str | None]:
+    """torch's version with its build (`2.11.0+cu130`) and CUDA version, from its own version file."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        raise MissingExtraError("torch is not installed", hint="pip install 'warpsmith[judge]'")
+    names = runpy.run_path(str(Path(found.origin).parent / "version.py"))
+    return str(names["__version__"]), names.get("cuda") and str(names["cuda"])
