@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -44,7 +43,7 @@ class Shell:
             env=self.environment(**extra),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             stdin=subprocess.DEVNULL,
         )
 
@@ -233,13 +232,13 @@ def test_judge_json_where_the_machine_fails(shell: Shell) -> None:
     assert answer | NO_VERDICT == answer and "worker was lost" in answer["detail"]
 
 
-def test_a_task_that_the_simulator_cannot_take_is_unsupported(shell: Shell) -> None:
+def test_a_task_that_raises_where_it_is_measured_is_refused(shell: Shell) -> None:
     (shell.folder / "task.py").write_text(TASK + "raise RuntimeError('no data here')\n")
     done = shell.run("optimize", "task.py", "--device", "sim", "--policy", "scripted", "--json")
     assert done.returncode == 1
     assert "no data here" in error_line(done)
     answer = json.loads(done.stdout)
-    assert answer | NO_VERDICT == answer and answer["status"] == "unsupported"
+    assert answer | NO_VERDICT == answer and answer["status"] == "task_refused"
 
 
 def test_debug_shows_the_traceback_and_the_line(shell: Shell) -> None:
@@ -253,7 +252,7 @@ def hanging(shell: Shell) -> Iterator["subprocess.Popen[str]"]:
     """A run that is inside its second judgement."""
     process = shell.start("optimize", "task.py", *SIM, "--out", "res", SCRIPT="slow")
     assert process.stderr is not None
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while "1. wrote first" not in process.stderr.readline():
         assert time.monotonic() < deadline and process.poll() is None
     yield process
@@ -266,7 +265,7 @@ def test_ctrl_c_says_that_the_same_command_goes_on_and_it_does(
 ) -> None:
     time.sleep(0.3)
     hanging.send_signal(signal.SIGINT)
-    _, errors = hanging.communicate(timeout=20)
+    _, errors = hanging.communicate(timeout=60)
     assert hanging.returncode == 130
     assert errors.splitlines()[-1].endswith("the same command goes on from there")
     assert "Traceback" not in errors
@@ -307,11 +306,13 @@ def test_help_imports_nothing_heavy_and_is_fast() -> None:
     )
     seconds = []
     for _ in range(5):
-        begun = time.monotonic()
+        before = os.times()
         done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
         )
-        seconds.append(time.monotonic() - begun)
+        after = os.times()
+        seconds.append(sum(after[2:4]) - sum(before[2:4]))
         assert done.stdout.splitlines()[-1] == "[]"
-    # the goal is 0.3 s; the least of five tells of the code, the rest of a busy machine
-    assert min(seconds) < 0.3, statistics.median(seconds)
+    # the goal is 0.3 s; processor time, which on a machine with nothing else to do is all that it takes, and of
+    # five the least: that tells of the code and not of what else runs
+    assert min(seconds) < 0.3, seconds

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -187,16 +186,14 @@ def test_single_file_needs_no_build(compiler, sim):
 def test_timeout_kills_the_whole_tree(tmp_path, submit, sim):
     compiler = LocalCompiler(tmp_path, timeout_s=1.0)
     files = {"kernels/scale.cu": "#include <cuda_runtime.h>\n" + _SLOW, "kernels/rowsum.cu": None}
-    started = time.monotonic()
     result = compiler.build(submit(files), sim)
     assert result.status is CompileStatus.TIMED_OUT
     assert "longer than 1 s" in result.log
-    assert time.monotonic() - started < 10
-    time.sleep(0.2)
-    left = [
-        p.name() for p in psutil.process_iter() if p.name() == "cc1plus" and _cwd(p).startswith(str(tmp_path))
+    compilers = [
+        p for p in psutil.process_iter() if p.name() == "cc1plus" and _cwd(p).startswith(str(tmp_path))
     ]
-    assert left == []
+    # what was killed may take a moment to go; what was not would compile for minutes
+    assert psutil.wait_procs(compilers, timeout=20)[1] == []
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
@@ -263,7 +260,7 @@ REGISTER_BINDING(scale, bind);
 
 
 @pytest.mark.slow
-def test_workspace_form_on_sim(compiler, submit, sim, load):
+def test_workspace_form_on_sim(compiler, shared_cache, submit, sim, load):
     torch = pytest.importorskip("torch")
     files = {"kernels/scale_binding.cpp": _BINDING, "kernels/rowsum.cu": None}
     result = compiler.build(submit(files), sim)
@@ -271,13 +268,14 @@ def test_workspace_form_on_sim(compiler, submit, sim, load):
     assert os.listdir(result.build_dir) == ["cuda_extension.so"]
     a = torch.randn(1000)
     torch.testing.assert_close(load(result).scale(a, s=3.0), a * 3)
-    started = time.monotonic()
+    objects = set((shared_cache / "objects").glob("*/*"))
     edited = compiler.build(
         submit({**files, "kernels/scale.cu": submit().files["kernels/scale.cu"] + "\n"}), sim
     )
     assert edited.status is CompileStatus.OK
     assert not edited.cached
-    assert time.monotonic() - started < 8, "an edit of a kernel must not compile the binding again"
+    made = set((shared_cache / "objects").glob("*/*")) - objects
+    assert len(made) == 1, "an edit of a kernel must not compile the binding again"
     lost = compiler.build(submit({**files, "kernels/scale.cu": None, "kernels/rowsum.cu": "int x;"}), sim)
     assert lost.status is CompileStatus.FAILED
     assert lost.log.startswith("undefined: scale_launcher;")

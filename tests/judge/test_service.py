@@ -113,11 +113,14 @@ for fd in range(3, 64):
     assert verdict.status is Status.CRASHED
 
 
-@pytest.mark.parametrize("place", ["import cuda_extension", "        out = torch.empty_like(x)"])
-def test_an_endless_loop_times_out(judge: Judge, place: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "limit"),
+    [("import cuda_extension", "load_timeout_s"), ("        out = torch.empty_like(x)", "call_timeout_s")],
+)
+def test_an_endless_loop_times_out(judge: Judge, place: str, limit: str) -> None:
     indent = place[: len(place) - len(place.lstrip())]
     looping = MODEL_NEW.replace(place, f"{place}\n{indent}while True: pass", 1)
-    verdict = judge(task(), submission(looping), call_timeout_s=2.0, load_timeout_s=6.0)
+    verdict = judge(task(), submission(looping), **{limit: 2.0})
     assert verdict.status is Status.TIMED_OUT, verdict.detail
 
 

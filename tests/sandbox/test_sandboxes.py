@@ -286,7 +286,8 @@ def test_starting_is_cheap(sandbox, job):
         start = time.perf_counter()
         subprocess.run(sandbox.command(["true"], spec_for(job)), check=True)
         times.append(time.perf_counter() - start)
-    assert min(times) < 0.5
+    # 40 to 70 ms on a machine that does nothing else
+    assert min(times) < 2
 
 
 def test_wrong_paths_are_one_line(sandbox, job):
@@ -294,6 +295,12 @@ def test_wrong_paths_are_one_line(sandbox, job):
         sandbox.command(["true"], spec_for(job, read_only=("/no/such",)))
     with pytest.raises(UsageError, match="the sandbox never shows /"):
         sandbox.command(["true"], spec_for(job, writable=("/",)))
+
+
+def _closed_folder(path):
+    """The outermost folder on the way to `path` that others may not enter; None where they may enter all."""
+    way = [folder for folder in reversed(Path(path).parents) if folder != Path("/")]
+    return next((str(folder) for folder in way if not folder.stat().st_mode & 0o001), None)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a plain user")
@@ -315,13 +322,16 @@ def test_a_plain_user_gets_a_sandbox_or_a_reason(name):
     """
     if by_name("namespaces").unavailable():
         pytest.skip("needs mount namespaces")
-    # an interpreter under /root is moved to where that user reaches it: in a mount namespace of the test's own
-    paths = [path for path in python_paths() if path.startswith("/root/")]
+    # an interpreter in a folder that others cannot enter, or in /tmp, which is made anew here, is shown again where
+    # it was: in a mount namespace of the test's own
+    closed = sorted({path for path in map(_closed_folder, python_paths()) if path} | {"/tmp"})
+    paths = [path for path in python_paths() if path.startswith(tuple(f"{folder}/" for folder in closed))]
     binds = "".join(f"mkdir -p /mnt{path} && mount --bind {path} /mnt{path} && " for path in paths)
+    covers = "".join(f"mount -t tmpfs -o mode=755 tmpfs {folder} && " for folder in closed)
     moves = "".join(f"mkdir -p {path} && mount --bind /mnt{path} {path} && " for path in paths)
     setup = (
-        f"mount -t tmpfs tmpfs /mnt && {binds} mount -t tmpfs -o mode=755 tmpfs /root && {moves}"
-        " mount -t tmpfs -o mode=1777 tmpfs /tmp && mkdir /tmp/w && chmod 777 /tmp/w && umask 022 &&"
+        f"umask 022 && mount -t tmpfs tmpfs /mnt && {binds}{covers}{moves}"
+        " chmod 1777 /tmp && mkdir /tmp/w && chmod 777 /tmp/w &&"
         ' exec setpriv --reuid=1 --regid=1 --clear-groups "$@"'
     )
     argv = ["unshare", "--mount", "sh", "-c", setup, "sh", sys.executable, "-c", code, name]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpsmith.errors import TaskUnreadableError, TaskUnsupportedError
+from warpsmith.errors import TaskRefusedError, TaskUnreadableError, TaskUnsupportedError
 from warpsmith.sim.shrink import candidates, measure, measure_elements, shrink
 from warpsmith.sim.sizes import scaled_sizes, size_literals
 from warpsmith.types import Task, TaskSource
@@ -105,10 +105,67 @@ def test_what_cannot_shrink_is_unsupported_and_what_cannot_be_read_unreadable() 
     code = POINTWISE.format(rows=16, bias=0).replace("*shape", "int('4096'), int('4096')")
     with pytest.raises(TaskUnsupportedError, match="too large for the simulator"):
         shrink(task(code))
-    with pytest.raises(TaskUnsupportedError, match="cannot be measured"):
-        shrink(task("raise ValueError('no')\n"))
     with pytest.raises(TaskUnreadableError, match="line 1"):
         shrink(task("def ("))
+
+
+RAISING = {
+    "import": ("import torch\n", "import torch\nraise {}\n", "import raised {} at line 2 of the task: no"),
+    "inputs": (
+        "    return [torch.rand",
+        "    raise {}\n    return [torch.rand",
+        "get_inputs() raised {} at line 11",
+    ),
+    "arguments": ("    return []", "    raise {}", "get_init_inputs() raised {} at line 14"),
+    "model": (
+        "    def forward",
+        "    def __init__(self):\n        raise {}\n    def forward",
+        "Model() raised {}",
+    ),
+}
+
+
+@pytest.mark.parametrize("step", RAISING)
+@pytest.mark.parametrize("kind", ["ValueError", "SystemExit"])
+def test_a_task_that_raises_before_it_runs_is_refused(step: str, kind: str) -> None:
+    old, new, said = RAISING[step]
+    code = POINTWISE.format(rows=4096, bias=0)
+    assert old in code
+    size = measure(code.replace(old, new.format(f"{kind}('no')"), 1))
+    assert size.error.startswith(said.format(kind)) and size.error.endswith("of the task: no")
+    assert not size.fits(1 << 40, 1 << 40)
+
+
+def test_what_ends_the_measuring_process_is_told_by_how_it_ended() -> None:
+    with pytest.raises(TaskRefusedError, match="import raised ValueError at line 1 of the task: no"):
+        shrink(task("raise ValueError('no')\n"))
+    for ending, said in (("os._exit(0)", "exit status 0"), ("os.abort()", "SIGABRT")):
+        with pytest.raises(TaskRefusedError, match=rf"ended the process that it ran in \({said}\)"):
+            shrink(task(f"import os\n{ending}\n"))
+
+
+def test_a_step_that_needs_values_is_measured_on_the_cpu() -> None:
+    code = POINTWISE.format(rows=8, bias=0).replace(
+        "[torch.rand(*shape)]", "[torch.rand(*shape) * (1 + torch.ones(()).item())]"
+    )
+    model = "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    code = code.replace(
+        "class Model(nn.Module):\n", model + "        self.scale = float(torch.ones(3).sum())\n"
+    )
+    size = measure(code)
+    assert (size.error, size.forward, size.largest) == ("", True, 8 * 32770)
+
+
+def test_what_a_task_prints_is_not_taken_for_its_size() -> None:
+    small = task(POINTWISE.format(rows=2, bias=1) + "import os\nos.write(1, b'{}\\n')\nprint('hello')\n")
+    assert shrink(small) is small
+
+
+def test_inputs_may_be_a_generator_or_a_lone_tensor() -> None:
+    for given_back in ("yield torch.rand(*shape)", "return torch.rand(*shape)"):
+        code = POINTWISE.format(rows=2, bias=1).replace("return [torch.rand(*shape)]", given_back)
+        size = measure(code)
+        assert (size.error, size.forward, size.largest) == ("", True, 2 * 32770)
 
 
 @given(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from warpsmith.errors import InfrastructureError
+from warpsmith.errors import InfrastructureError, TaskRefusedError, WarpsmithError
 from warpsmith.judge.job import ENTRY, JobFolder, RefereeJob
 from warpsmith.judge.verdict import COMPILE_STATUS, failed
 from warpsmith.sandbox import python_paths
@@ -148,7 +148,11 @@ def _read_verdict(folder: JobFolder, result: JobResult) -> Verdict | None:
         return None
 
 
-def _lost(result: JobResult) -> InfrastructureError:
+def _lost(result: JobResult) -> WarpsmithError:
+    """Why there is no record."""
+    if result.outcome is JobOutcome.COMPLETED:
+        # a referee that returns has written its record: only the task's own code can have ended it before
+        return TaskRefusedError("the task ended the judge's process (exit status 0)")
     tail = result.log_tail.strip().splitlines()
     why = f": {tail[-1][:300]}" if tail else ""
     return InfrastructureError(f"the judge's process {result.outcome.value.replace('_', ' ')}{why}")

@@ -116,6 +116,9 @@ def _no_answer(ended: JobResult, timeout_s: float) -> Exception:
         )
     last = ended.log_tail.strip().splitlines()
     said = f": {last[-1][:200]}" if last else ""
+    if ended.outcome is JobOutcome.COMPLETED:
+        # a job that returns has written its answer: only the task's own code can have ended it before
+        return TaskRefusedError(f"the task ended the process that captured it (exit status 0){said}")
     if ended.exit_code is None or ended.exit_code < 0:
         return TaskRefusedError(f"the task ended the process that captured it (signal or lost){said}")
     return InfrastructureError(f"the optimizer's process ended with status {ended.exit_code}{said}")

@@ -65,6 +65,10 @@ def run(folder: str) -> None:
         result = _failed(request, Outcome.REFUSED, error)
     except TaskUnsupportedError as error:
         result = _failed(request, Outcome.UNSUPPORTED, error)
+    except SystemExit as error:
+        # ours is never raised here: the task's own code wants this process to end
+        refusal = TaskRefusedError(f"the task ends the process that it runs in (SystemExit: {error})")
+        result = _failed(request, Outcome.REFUSED, refusal)
     # written whole, then named: a killed worker leaves no half answer
     partial = place / f"{RESULT}.partial"
     partial.write_text(result.model_dump_json())

@@ -6,17 +6,19 @@ task on PyTorch's meta device, which allocates nothing, in a process of its own 
 
 import itertools
 import json
+import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from warpsmith.errors import TaskUnreadableError, TaskUnsupportedError
+from warpsmith.errors import InfrastructureError, TaskRefusedError, TaskUnreadableError, TaskUnsupportedError
 from warpsmith.sim.sizes import SMALLEST_SCALED, SizeLiteral, replace_literals, scaled_sizes, size_literals
 from warpsmith.types import Record, Task, TaskSource
 
@@ -43,7 +45,7 @@ class TaskSize(Record):
     forward: bool = False
     """Whether forward ran on the meta device; where not, it is not part of the counts."""
     error: str = ""
-    """Why inputs or the model could not be made there; empty where they could."""
+    """What the task's own code raised when it made its inputs or its model, on the CPU too; empty where nothing."""
 
     def fits(self, max_elements: int, max_flops: int) -> bool:
         """Whether the simulator can be expected to run it in seconds."""
@@ -100,25 +102,24 @@ def derived(task: Task, code: str) -> Task:
 def shrink(task: Task, *, max_elements: int = MAX_ELEMENTS, max_flops: int = MAX_FLOPS) -> Task:
     """The task itself where it fits, else its largest derived task that does.
 
-    Task code runs in a process of its own. Raises TaskUnsupportedError where no derived task fits or works.
+    Task code runs in a process of its own. Raises TaskRefusedError where it cannot be imported or does not make its
+    inputs and its model, TaskUnsupportedError where no derived task fits or works.
     """
     variants = [task, *candidates(task)]
     original: TaskSize | None = None
     unproven: Task | None = None
     for variant, size in zip(variants, _measured(variants, max_elements), strict=False):
-        original = original or size
+        if original is None:
+            original = size
+            if size.error:
+                raise TaskRefusedError(size.error)
         if size.fits(max_elements, max_flops):
             if size.forward:
                 return variant
             unproven = unproven or variant
     if unproven is not None and not any(size.forward for size in _measured([task], None)):
         return unproven  # forward runs on the meta device at no size, so that its failure says nothing
-    if original is None or original.error:
-        reason = original.error if original else "measuring it timed out"
-        raise TaskUnsupportedError(
-            f"task {task.name} cannot be measured for the simulator: {reason}",
-            hint="judge it with --device cuda",
-        )
+    assert original is not None
     raise TaskUnsupportedError(
         f"task {task.name} is too large for the simulator (largest tensor "
         f"{max(original.largest, original.largest_parameter):,} elements) and "
@@ -128,7 +129,7 @@ def shrink(task: Task, *, max_elements: int = MAX_ELEMENTS, max_flops: int = MAX
 
 
 def _measured(tasks: list[Task], max_elements: int | None) -> Iterator[TaskSize]:
-    """Sizes in order, as the worker finds them; ends early where the worker dies or runs out of time."""
+    """Sizes in order, as the worker finds them, at least one; ends early where a later task ends the worker."""
     with tempfile.TemporaryDirectory(prefix="warpsmith-shrink-") as folder:
         paths = []
         for number, task in enumerate(tasks):
@@ -141,19 +142,46 @@ def _measured(tasks: list[Task], max_elements: int | None) -> Iterator[TaskSize]
         worker = subprocess.Popen(
             argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
         )
+        measured = 0
         try:
             assert worker.stdout is not None
             for line in worker.stdout:
                 try:
-                    yield TaskSize.model_validate_json(line)
+                    size = TaskSize.model_validate_json(line)
                 except ValidationError:
-                    return
+                    break
+                measured += 1
+                yield size
+            if not measured:
+                raise _unmeasured(tasks[0], worker.wait())
         finally:
             worker.kill()
             worker.wait()
+            worker.stdout.close()
+
+
+def _unmeasured(task: Task, status: int) -> Exception:
+    """Whose fault it is that the worker ended, with this status, before it had measured anything."""
+    hint = "judge it with --device cuda"
+    if status == -signal.SIGALRM:
+        return TaskUnsupportedError(
+            f"measuring task {task.name} for the simulator took longer than {_TIMEOUT_S:g} s", hint=hint
+        )
+    if status == -signal.SIGKILL:
+        return TaskUnsupportedError(f"measuring task {task.name} takes more memory than there is", hint=hint)
+    if status <= 0:
+        how = signal.Signals(-status).name if status else "exit status 0"
+        return TaskRefusedError(f"the task's own code ended the process that it ran in ({how})")
+    return InfrastructureError(
+        f"the process that measures tasks ended with status {status}", hint="run `warpsmith doctor`"
+    )
 
 
 # --- in the worker's process
+
+
+class _RaisedError(Exception):
+    """The task's own code raised; the message says in which step, where and what."""
 
 
 def measure_elements(code: str) -> int:
@@ -162,21 +190,20 @@ def measure_elements(code: str) -> int:
     return max(size.largest, size.largest_parameter)
 
 
-def measure(code: str, max_elements: int | None = None) -> TaskSize:
+def measure(code: str, max_elements: int | None = None, path: str = "<task>") -> TaskSize:
     """Runs a task on the meta device in this process: inputs, constructor, and forward where that works.
 
-    Forward is left out where the task exceeds `max_elements` without it.
+    Forward is left out where the task exceeds `max_elements` without it. `path` is the file that holds `code`.
     """
-    import torch
-
-    module = types.ModuleType("warpsmith_task")
     try:
-        with torch.device("meta"), torch.no_grad():
-            exec(compile(code, "<task>", "exec"), module.__dict__)
-            inputs = list(module.get_inputs())
-        model = _model(module)
-    except Exception as error:  # noqa: BLE001 - whatever a task's own code raises is its answer
-        return TaskSize(error=(str(error).splitlines() or [""])[0][:300] or type(error).__name__)
+        module = _either_device("import", path, lambda: _imported(code, path))
+        inputs = _to_meta(
+            _either_device("get_inputs()", path, lambda: _as_list(module.get_inputs(), lazy=True))
+        )
+        init = _either_device("get_init_inputs()", path, lambda: _as_list(module.get_init_inputs()))
+        model = _either_device("Model()", path, lambda: module.Model(*init).eval()).to("meta")
+    except _RaisedError as error:
+        return TaskSize(error=str(error))
     parameters = [
         *_tensors(getattr(model, "parameters", list)()),
         *_tensors(getattr(model, "buffers", list)()),
@@ -200,17 +227,51 @@ def measure(code: str, max_elements: int | None = None) -> TaskSize:
     )
 
 
-def _model(module: Any) -> Any:
-    """The task's model on the meta device; made on the CPU first where its constructor needs values."""
+def _either_device(step: str, path: str, make: Callable[[], Any]) -> Any:
+    """What `make` gives on the meta device; on the CPU where it needs values. Raises _RaisedError."""
     import torch
 
-    with torch.no_grad():
+    for device in ("meta", "cpu"):
         try:
-            with torch.device("meta"):
-                model = module.Model(*module.get_init_inputs())
-        except (RuntimeError, NotImplementedError):
-            model = module.Model(*module.get_init_inputs()).to("meta")
-    return model.eval()
+            with torch.device(device), torch.no_grad():
+                return make()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever a task's own code raises is its answer
+            raised = error  # SystemExit too
+    lines = [frame.lineno for frame in traceback.extract_tb(raised.__traceback__) if frame.filename == path]
+    where = f" at line {lines[-1]} of the task" if lines else ""
+    said = (str(raised).strip().splitlines() or ["(no message)"])[0][:300]
+    raise _RaisedError(f"{step} raised {type(raised).__name__}{where}: {said}") from raised
+
+
+def _imported(code: str, path: str) -> types.ModuleType:
+    module = types.ModuleType("warpsmith_task")
+    module.__file__ = path
+    # dataclasses and pickle look classes up through their module
+    sys.modules[module.__name__] = module
+    exec(compile(code, path, "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def _as_list(found: Any, lazy: bool = False) -> list[Any]:
+    """Arguments as a list: a lone value is one argument; a generator, where `lazy`, is run."""
+    if isinstance(found, list | tuple) or (lazy and isinstance(found, Iterator)):
+        return list(found)
+    return [found]
+
+
+def _to_meta(value: Any) -> Any:
+    """The value with every tensor in lists, tuples and dicts on the meta device."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.to("meta")
+    if isinstance(value, dict):
+        return {key: _to_meta(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_to_meta(item) for item in value)
+    return value
 
 
 def _forward(model: Any, inputs: list[Any]) -> tuple[bool, int, int, list[Any]]:
@@ -233,7 +294,9 @@ def _forward(model: Any, inputs: list[Any]) -> tuple[bool, int, int, list[Any]]:
     try:
         with torch.device("meta"), torch.no_grad(), counter, largest:
             outputs = model(*inputs)
-    except Exception:  # noqa: BLE001 - a forward that needs values cannot run on the meta device
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - a forward that needs values cannot run on the meta device
         return False, 0, 0, []
     return True, int(counter.get_total_flops()), largest.elements, _tensors(outputs)
 
@@ -251,6 +314,6 @@ def _tensors(value: Any) -> list[Any]:
     return []
 
 
-def size_line(code: str, max_elements: int | None) -> str:
-    """One JSON line of `measure(code, max_elements)`."""
-    return json.dumps(measure(code, max_elements).model_dump())
+def size_line(path: Path, max_elements: int | None) -> str:
+    """One JSON line of `measure` for the task file at `path`."""
+    return json.dumps(measure(path.read_text(), max_elements, str(path)).model_dump())

@@ -1,8 +1,7 @@
 """`python -I -m warpsmith.sim.shrink_worker FILE…`: one JSON line (`TaskSize`) a task file, in order."""
 
 import argparse
-import contextlib
-import io
+import os
 import signal
 import sys
 from pathlib import Path
@@ -18,11 +17,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--max-elements", type=int, default=None)
     options = parser.parse_args(argv)
     signal.setitimer(signal.ITIMER_REAL, options.timeout)
-    answers = sys.stdout
+    # stdout is for answers alone: whatever else prints there, C code too, goes where stderr goes
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     for path in options.files:
-        with contextlib.redirect_stdout(io.StringIO()):
-            line = size_line(path.read_text(), options.max_elements)
-        print(line, file=answers, flush=True)
+        print(size_line(path, options.max_elements), file=answers, flush=True)
     return 0
 
 
