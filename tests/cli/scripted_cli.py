@@ -39,7 +39,7 @@ def answer(task: Task, given: Submission, settings: JudgeSettings, calls: int) -
     return scripted_verdict(task, given, settings, status.get(script, Status.PASSED), detail=detail)
 
 
-def bench(device: Device, progress: Callable[[Phase, str], None]) -> wiring.Bench:
+def bench(device: Device, progress: Callable[[Phase, str], None], ahead: bool) -> wiring.Bench:
     """A bench that builds and runs nothing."""
     progress(Phase.CORRECTNESS, "scripted")
     target = Target(device=device)

@@ -17,7 +17,7 @@ from warpsmith.gpu.devices import GpuInfo
 from warpsmith.gpu.job import main, resolve
 from warpsmith.gpu.leases import lease_gpu
 from warpsmith.gpu.local import LocalPool, job_environment, visible_gpus
-from warpsmith.sandbox.process import run_tree
+from warpsmith.sandbox.process import Tree
 from warpsmith.types import Device, Job, JobOutcome
 from warpsmith.types.protocols import DeviceLease, GpuPool
 
@@ -31,7 +31,7 @@ def a_gpu(index: int) -> GpuInfo:
 @pytest.fixture
 def pool(tmp_path):
     return LocalPool(
-        run_tree,
+        Tree,
         leases=tmp_path / "leases",
         lease_timeout_s=0.2,
         gpus=lambda: (a_gpu(0), a_gpu(1)),
@@ -117,7 +117,7 @@ def test_a_cuda_job_sees_its_gpu_alone_and_a_scrubbed_environment(pool, tmp_path
 
 def test_no_gpu_and_no_free_gpu_are_one_line_each(pool, tmp_path):
     with pytest.raises(InfrastructureError, match="no NVIDIA GPU was found"):
-        LocalPool(run_tree, gpus=tuple, leases=tmp_path).run(job(tmp_path, "os:listdir", Device.CUDA))
+        LocalPool(Tree, gpus=tuple, leases=tmp_path).run(job(tmp_path, "os:listdir", Device.CUDA))
     with (
         lease_gpu([a_gpu(0)], 1, tmp_path / "leases"),
         lease_gpu([a_gpu(0), a_gpu(1)], 1, tmp_path / "leases") as second,
@@ -169,7 +169,7 @@ def test_a_waiting_job_gets_the_gpu_once_it_is_free(tmp_path):
 
 
 def test_at_most_so_many_simulator_jobs_at_a_time(tmp_path):
-    pool = LocalPool(run_tree, sim_jobs=2)
+    pool = LocalPool(Tree, sim_jobs=2)
     script = (
         "import os, time; open(f'start-{os.getpid()}', 'w'); time.sleep(0.4); print(len(os.listdir('.')))"
     )
@@ -223,3 +223,68 @@ def test_the_job_module_itself(capsys, tmp_path):
     assert main([]) == 2
     assert "usage:" in capsys.readouterr().err
     assert main(["os:listdir", str(tmp_path)]) == 0
+
+
+TWO_STAGES = """
+import os, pathlib
+def entry(folder):
+    (pathlib.Path(folder) / "first").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", "none"))
+    return lambda: (pathlib.Path(folder) / "second").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", "none"))
+"""
+
+
+@pytest.fixture
+def two_stages(tmp_path, monkeypatch):
+    """An entry of two stages, importable in an isolated process: a module beside the package's own."""
+    place = Path(sys.modules["warpsmith"].__file__).parent / "gpu" / f"two_stages_{os.getpid()}.py"
+    place.write_text(TWO_STAGES)
+    yield f"warpsmith.gpu.{place.stem}:entry"
+    place.unlink()
+
+
+def until(path: Path) -> str:
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return path.read_text()
+
+
+def test_both_stages_of_a_job_run_one_after_the_other(pool, tmp_path, two_stages):
+    result = pool.run(job(tmp_path, two_stages, Device.CUDA))
+    assert result.outcome is JobOutcome.COMPLETED
+    assert (tmp_path / "first").read_text() == (tmp_path / "second").read_text() == "GPU-00"
+
+
+def test_a_standby_job_starts_without_a_gpu_and_goes_on_with_the_leased_one(
+    pool, tmp_path, two_stages, monkeypatch
+):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    standby = pool.standby(job(tmp_path, two_stages, Device.CUDA))
+    assert until(tmp_path / "first") == "none"
+    assert standby.alive() and not (tmp_path / "second").exists()
+    with lease_gpu([a_gpu(0)], 1, tmp_path / "leases"):
+        result = standby.run(30)
+    assert (result.outcome, result.device_index) == (JobOutcome.COMPLETED, 1)
+    assert (tmp_path / "second").read_text() == "GPU-10"
+    assert not standby.alive()
+
+
+def test_a_standby_job_that_is_closed_never_goes_on(pool, tmp_path, two_stages):
+    standby = pool.standby(job(tmp_path, two_stages))
+    until(tmp_path / "first")
+    standby.close()
+    assert not standby.alive() and not (tmp_path / "second").exists()
+
+
+def test_a_standby_job_that_died_has_crashed(pool, tmp_path):
+    standby = pool.standby(job(tmp_path, "os:remove"))
+    while standby.alive():
+        time.sleep(0.01)
+    assert standby.run(30).outcome is JobOutcome.CRASHED
+
+
+def test_a_standby_job_out_of_time_is_killed(pool, tmp_path):
+    write_script(tmp_path, "import time; time.sleep(600)")
+    result = pool.standby(job(tmp_path, SCRIPT)).run(0.5)
+    assert result.outcome is JobOutcome.TIMED_OUT

@@ -1,6 +1,7 @@
 """A real judge on the simulator: real compiler, real pool, the best sandbox that this machine has."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from warpsmith.compile import LocalCompiler
 from warpsmith.gpu.local import LocalPool
 from warpsmith.judge.service import LocalJudge
 from warpsmith.sandbox import best_available
-from warpsmith.sandbox.process import run_tree
+from warpsmith.sandbox.process import Tree
 from warpsmith.types import Device, Submission, Task, Verdict
 from warpsmith.types.protocols import JudgeSettings
 
@@ -20,13 +21,21 @@ def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("caches")
 
 
+@pytest.fixture(scope="session")
+def local_judge(caches: Path) -> Iterator[LocalJudge]:
+    """One judge, so that each judgement finds its processes started."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WARPSMITH_CACHE", str(caches))
+        local = LocalJudge(LocalPool(Tree), LocalCompiler(caches / "compile"), best_available(), ahead=True)
+        with closing(local):
+            yield local
+
+
 @pytest.fixture
-def judge(caches: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Verdict]:
+def judge(local_judge: LocalJudge) -> Callable[..., Verdict]:
     """`judge(task, submission, **settings) -> Verdict` on the simulator."""
-    monkeypatch.setenv("WARPSMITH_CACHE", str(caches))
-    local = LocalJudge(LocalPool(run_tree), LocalCompiler(caches / "compile"), best_available())
 
     def run(a_task: Task, a_submission: Submission, **settings: object) -> Verdict:
-        return local.judge(a_task, a_submission, JudgeSettings(device=Device.SIM, **settings))
+        return local_judge.judge(a_task, a_submission, JudgeSettings(device=Device.SIM, **settings))
 
     return run

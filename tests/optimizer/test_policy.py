@@ -8,7 +8,7 @@ from tests.optimizer.samples import MODELS, task
 from warpsmith.errors import InfrastructureError, TaskRefusedError, TaskUnreadableError
 from warpsmith.gpu import LocalPool
 from warpsmith.optimizer import BuiltinPolicy
-from warpsmith.sandbox.process import run_tree
+from warpsmith.sandbox.process import Tree
 from warpsmith.types import (
     Device,
     ErrorStats,
@@ -59,7 +59,7 @@ class CountingPool:
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
-        self.pool = LocalPool(run_tree)
+        self.pool = LocalPool(Tree)
 
     def run(self, job: Job) -> JobResult:
         self.jobs.append(job)

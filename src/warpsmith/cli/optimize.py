@@ -54,7 +54,7 @@ def optimize(
     wiring.require_judge_extra()
     chosen_policy = wiring.POLICIES[policy]()
     # stdout carries the answer alone, whatever a library prints
-    with contextlib.redirect_stdout(sys.stderr), reporter() as progress:
+    with contextlib.redirect_stdout(sys.stderr), reporter(chosen_device) as progress:
         task = original
         if chosen_device is Device.SIM and not full_size:
             task = _fit_simulator(original, progress)
@@ -122,7 +122,7 @@ def _run(
         if finished := store.episodes():
             return write_result(store, folder, finished[-1]), False
         progress.note(f"writing to {folder}")
-        bench = wiring.bench(settings.device, progress.phase)
+        bench = wiring.bench(settings.device, progress.phase, ahead=True)
         progress.note(f"device {settings.device}, isolation {bench.isolation}")
         store.put_blob(original.code)
         progress.phase("policy", policy.name)
@@ -179,6 +179,7 @@ def _exit_status(records: "EpisodeRecords") -> int:
 
 def _print_result(records: "EpisodeRecords", folder: Path, *, fresh: bool, as_json: bool) -> None:
     from warpsmith.report import REPORT_FILE, SOLUTION_FOLDER, outcome, verdict_lines
+    from warpsmith.types import StopReason
 
     if as_json:
         print(json.dumps(_json(records, folder)))
@@ -190,9 +191,9 @@ def _print_result(records: "EpisodeRecords", folder: Path, *, fresh: bool, as_js
         print("\n".join(verdict_lines(verdict, reward)))
     else:
         print(outcome(records))
-    if _improved(records) is False:
+    if _improved(records) is False and records.episode.stop is not StopReason.TASK_REFUSED:
         print("nothing faster than the model itself was found")
-    if records.task.derived_from:
+    if records.task.derived_from and verdict is not None:
         print("judged on a derived task with smaller sizes, not on the full-size one")
     if records.submission is not None:
         print(f"solution   {folder / SOLUTION_FOLDER}")

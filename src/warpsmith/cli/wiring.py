@@ -93,23 +93,30 @@ def _gpus() -> "tuple[GpuInfo, ...]":
     return visible_gpus(list_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
-def bench(device: Device, progress: Callable[[Phase, str], None], pool: str = "local") -> Bench:
-    """What judges on `device`, by way of the pool of this name. Raises InfrastructureError."""
-    return POOLS[pool](device, progress)
+def bench(
+    device: Device, progress: Callable[[Phase, str], None], *, ahead: bool = False, pool: str = "local"
+) -> Bench:
+    """What judges on `device`, by way of the pool of this name. Raises InfrastructureError.
+
+    `ahead`: there will be several judgements, so the next one's processes start while something else is done.
+    """
+    return POOLS[pool](device, progress, ahead)
 
 
-def _local(device: Device, progress: Callable[[Phase, str], None]) -> Bench:
+def _local(device: Device, progress: Callable[[Phase, str], None], ahead: bool) -> Bench:
     from warpsmith.compile import LocalCompiler
     from warpsmith.gpu import LocalPool
     from warpsmith.judge.service import LocalJudge
     from warpsmith.sandbox import best_available
-    from warpsmith.sandbox.process import run_tree
+    from warpsmith.sandbox.process import Tree
 
     arch = _gpus()[0].arch if device is Device.CUDA else ""
     compiler, sandbox = LocalCompiler(), best_available()
-    judge = LocalJudge(LocalPool(run_tree), compiler, sandbox, arch=arch, progress=progress)
+    judge = LocalJudge(LocalPool(Tree), compiler, sandbox, arch=arch, ahead=ahead, progress=progress)
+    if ahead:
+        judge.prepare(device)
     return Bench(judge, compiler, Target(device=device, arch=arch), sandbox.name)
 
 
-POOLS: dict[str, Callable[[Device, Callable[[Phase, str], None]], Bench]] = {"local": _local}
+POOLS: dict[str, Callable[[Device, Callable[[Phase, str], None], bool], Bench]] = {"local": _local}
 """One line a pool."""

@@ -1,6 +1,10 @@
-"""A job's process: `python -I -m warpsmith.gpu.job PACKAGE.MODULE:FUNCTION FOLDER`.
+"""A job's process: `python -I -m warpsmith.gpu.job PACKAGE.MODULE:FUNCTION FOLDER [--standby]`.
 
-Exit code 0: the function returned. 1: it raised, and the traceback is on stderr. 2: there is no such function.
+The function is called with the folder. It may return a second function, which is called in turn: what comes first
+needs no device (loading libraries, starting helpers). With `--standby` the process waits between the two until a
+file `go.json` appears in the folder, holding variables for its environment, the leased GPU's among them.
+
+Exit code 0: all returned. 1: one raised, and the traceback is on stderr. 2: there is no such function.
 """
 
 import importlib
@@ -8,6 +12,8 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+
+from warpsmith.gpu.go import STANDBY, await_go
 
 USAGE = 2
 
@@ -22,16 +28,23 @@ def resolve(entry: str) -> Callable[[Path], object]:
 
 def main(argv: list[str]) -> int:
     """Runs the job and returns the exit code."""
-    if len(argv) != 2:
-        print("usage: python -I -m warpsmith.gpu.job PACKAGE.MODULE:FUNCTION FOLDER", file=sys.stderr)
+    if len(argv) not in (2, 3) or argv[2:] not in ([], [STANDBY]):
+        print(
+            "usage: python -I -m warpsmith.gpu.job PACKAGE.MODULE:FUNCTION FOLDER [--standby]",
+            file=sys.stderr,
+        )
         return USAGE
-    entry, folder = argv
+    entry, folder = argv[0], Path(argv[1])
     try:
         function = resolve(entry)
     except (ValueError, ImportError, AttributeError):
         traceback.print_exc()
         return USAGE
-    function(Path(folder))
+    second = function(folder)
+    if STANDBY in argv:
+        await_go(folder)
+    if callable(second):
+        second()
     return 0
 
 

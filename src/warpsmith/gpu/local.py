@@ -10,6 +10,7 @@ from typing import Protocol
 
 from warpsmith.errors import InfrastructureError
 from warpsmith.gpu.devices import GpuInfo, list_gpus
+from warpsmith.gpu.go import STANDBY, give_go
 from warpsmith.gpu.leases import LEASES, lease_gpu
 from warpsmith.types import Device, Job, JobOutcome, JobResult
 
@@ -37,12 +38,19 @@ class ProcessEnd(Protocol):
     def tail(self) -> str: ...
 
 
-class RunTree(Protocol):
-    """Runs a command; no process of its tree is left on return: `warpsmith.sandbox.process.run_tree`."""
+class ProcessTree(Protocol):
+    """A command and everything it starts, as `warpsmith.sandbox.process.Tree` runs it."""
+
+    def wait(self, timeout_s: float | None = None) -> ProcessEnd | None: ...
+    def kill_tree(self, *, timed_out: bool = False) -> ProcessEnd: ...
+
+
+class StartTree(Protocol):
+    """Starts a command: `warpsmith.sandbox.process.Tree`."""
 
     def __call__(
-        self, argv: Sequence[str], *, timeout_s: float, cwd: Path | str | None, env: Mapping[str, str] | None
-    ) -> ProcessEnd: ...
+        self, argv: Sequence[str], *, cwd: Path | str | None, env: Mapping[str, str] | None
+    ) -> ProcessTree: ...
 
 
 def job_environment(environ: Mapping[str, str], gpu: GpuInfo | None = None) -> dict[str, str]:
@@ -72,23 +80,52 @@ def visible_gpus(gpus: Sequence[GpuInfo], setting: str | None) -> tuple[GpuInfo,
     return tuple(chosen)
 
 
+class StandbyJob:
+    """A job whose process has started, and waits for its device."""
+
+    def __init__(self, pool: "LocalPool", job: Job, tree: ProcessTree):
+        self._pool, self._job, self._tree = pool, job, tree
+
+    def alive(self) -> bool:
+        """False where the process has ended already."""
+        return self._tree.wait(0.0) is None
+
+    def run(self, timeout_s: float) -> JobResult:
+        """Leases the device and lets the job go on, to its end or for `timeout_s` seconds; its tree is gone then.
+
+        Raises InfrastructureError where there is no GPU or none came free.
+        """
+        try:
+            with self._pool.device(self._job.device) as gpu:
+                own = job_environment(os.environ, gpu)
+                variables = {k: v for k, v in own.items() if k == "CUDA_VISIBLE_DEVICES"}
+                give_go(Path(self._job.folder), variables)
+                return _result(_finish(self._tree, timeout_s), gpu)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Ends the process, whatever it does."""
+        self._tree.kill_tree()
+
+
 class LocalPool:
     """A `GpuPool` and `DeviceLease` on this machine; `run` may be called from several threads.
 
-    `run_tree` is `warpsmith.sandbox.process.run_tree`, handed in from above. At most `sim_jobs` jobs that need
-    no GPU run at a time. `lease_timeout_s` is how long a job waits for a GPU that others hold.
+    `start` is `warpsmith.sandbox.process.Tree`, handed in from above. At most `sim_jobs` jobs that need no GPU run
+    at a time. `lease_timeout_s` is how long a job waits for a GPU that others hold.
     """
 
     def __init__(
         self,
-        run_tree: RunTree,
+        start: StartTree,
         *,
         sim_jobs: int | None = None,
         lease_timeout_s: float = _LEASE_TIMEOUT_S,
         leases: Path = LEASES,
         gpus: Callable[[], Sequence[GpuInfo]] = list_gpus,
     ):
-        self._run_tree = run_tree
+        self._start = start
         self._slots = threading.BoundedSemaphore(sim_jobs or max(1, (os.cpu_count() or 2) // 2))
         self._lease_timeout_s = lease_timeout_s
         self._leases = leases
@@ -99,35 +136,39 @@ class LocalPool:
 
         Raises InfrastructureError where there is no GPU, none came free, or no process can be started.
         """
-        if not Path(job.folder).is_dir():
-            raise InfrastructureError(f"the job folder {job.folder} does not exist")
-        with self._device(job.device, self._lease_timeout_s) as gpu:
-            end = self._run_tree(
-                [sys.executable, "-I", "-m", "warpsmith.gpu.job", job.entry, job.folder],
-                timeout_s=job.timeout_s,
-                cwd=job.folder,
-                env=job_environment(os.environ, gpu),
-            )
-        if end.timed_out:
-            outcome = JobOutcome.TIMED_OUT
-        else:
-            outcome = JobOutcome.COMPLETED if end.exit_code == 0 else JobOutcome.CRASHED
-        return JobResult(
-            outcome=outcome,
-            exit_code=end.exit_code,
-            seconds=end.seconds,
-            device_index=None if gpu is None else gpu.index,
-            log_tail=end.tail,
-        )
+        _require_folder(job)
+        with self.device(job.device) as gpu:
+            tree = self._spawn(job, job_environment(os.environ, gpu))
+            try:
+                return _result(_finish(tree, job.timeout_s), gpu)
+            finally:
+                tree.kill_tree()
+
+    def standby(self, job: Job) -> StandbyJob:
+        """Starts a job's process up to where it needs its device, holding none. Close it or run it.
+
+        Raises InfrastructureError where no process can be started.
+        """
+        _require_folder(job)
+        environment = job_environment(os.environ)
+        # What it starts in the meantime must not see a GPU that it was not given.
+        environment.pop("CUDA_VISIBLE_DEVICES", None)
+        return StandbyJob(self, job, self._spawn(job, environment, STANDBY))
+
+    def _spawn(self, job: Job, environment: Mapping[str, str], *more: str) -> ProcessTree:
+        argv = [sys.executable, "-I", "-m", "warpsmith.gpu.job", job.entry, job.folder, *more]
+        return self._start(argv, cwd=job.folder, env=environment)
 
     @contextmanager
     def lease(self, device: Device, timeout_s: float) -> Iterator[int | None]:
         """Exclusive use of a GPU while the block runs: its NVML index; None on `sim`, which is only counted."""
-        with self._device(device, timeout_s) as gpu:
+        with self.device(device, timeout_s) as gpu:
             yield None if gpu is None else gpu.index
 
     @contextmanager
-    def _device(self, device: Device, timeout_s: float) -> Iterator[GpuInfo | None]:
+    def device(self, device: Device, timeout_s: float | None = None) -> Iterator[GpuInfo | None]:
+        """The same, naming the GPU; waits `lease_timeout_s` where no other time is given."""
+        timeout_s = self._lease_timeout_s if timeout_s is None else timeout_s
         if device is Device.CUDA:
             gpus = visible_gpus(self._gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
             with lease_gpu(gpus, timeout_s, self._leases) as gpu:
@@ -139,3 +180,26 @@ class LocalPool:
             yield None
         finally:
             self._slots.release()
+
+
+def _require_folder(job: Job) -> None:
+    if not Path(job.folder).is_dir():
+        raise InfrastructureError(f"the job folder {job.folder} does not exist")
+
+
+def _finish(tree: ProcessTree, timeout_s: float) -> ProcessEnd:
+    return tree.wait(timeout_s) or tree.kill_tree(timed_out=True)
+
+
+def _result(end: ProcessEnd, gpu: GpuInfo | None) -> JobResult:
+    if end.timed_out:
+        outcome = JobOutcome.TIMED_OUT
+    else:
+        outcome = JobOutcome.COMPLETED if end.exit_code == 0 else JobOutcome.CRASHED
+    return JobResult(
+        outcome=outcome,
+        exit_code=end.exit_code,
+        seconds=end.seconds,
+        device_index=None if gpu is None else gpu.index,
+        log_tail=end.tail,
+    )

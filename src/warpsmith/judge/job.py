@@ -11,19 +11,16 @@ job/            closed to the candidate
 
 from pathlib import Path
 
-from warpsmith.types import Record
+from warpsmith.types import Device, Record
 from warpsmith.types.protocols import JudgeSettings
 
-ENTRY = "warpsmith.judge.referee:run"
+ENTRY = "warpsmith.judge.referee:prepare"
 
 
-class RefereeJob(Record):
-    """One judgement, compile done."""
+class RefereeSetup(Record):
+    """What is known before there is anything to judge: enough to start processes."""
 
-    task_hash: str
-    task_name: str
-    submission_hash: str
-    settings: JudgeSettings
+    device: Device
     sandbox: str
     baseline_dir: str
     """Where baselines are kept between judgements."""
@@ -33,11 +30,21 @@ class RefereeJob(Record):
     """Folders a runner must be able to read: the interpreter and its packages."""
 
 
+class RefereeJob(Record):
+    """One judgement, compile done."""
+
+    task_hash: str
+    task_name: str
+    submission_hash: str
+    settings: JudgeSettings
+
+
 class JobFolder:
     """Paths inside a job's folder."""
 
     def __init__(self, root: Path):
         self.root = root
+        self.setup = root / "setup.json"
         self.job = root / "job.json"
         self.task = root / "task.py"
         self.verdict = root / "verdict.json"
@@ -45,6 +52,10 @@ class JobFolder:
         self.candidate = root / "candidate"
         self.share = root / "share"
         self.baseline = root / "baseline"
+
+    def read_setup(self) -> RefereeSetup:
+        """What was known at the start."""
+        return RefereeSetup.model_validate_json(self.setup.read_text())
 
     def read_job(self) -> RefereeJob:
         """The job as laid out."""

@@ -20,7 +20,7 @@ from warpsmith.types import Device
 from warpsmith.types.protocols import Sandbox, SandboxSpec
 
 START_TIMEOUT_S = 120.0
-KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
+KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "CUDA_HOME", "LD_LIBRARY_PATH")
 FAILURES = {
     "interface": WrongResultError,
     "output": WrongResultError,
@@ -72,10 +72,13 @@ class RunnerProcess:
         return self.answer(request["op"], timeout_s)
 
     def await_ready(self) -> None:
-        """Wait until the runner has started."""
-        if not self._ready:
-            self.answer("ready", START_TIMEOUT_S)
-            self._ready = True
+        """Wait until the runner has started; only then, and once, is it given its GPU."""
+        if self._ready:
+            return
+        self.answer("ready", START_TIMEOUT_S)
+        self._ready = True
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES") if self.device is Device.CUDA else None
+        self.ask({"op": "device", "visible": visible}, START_TIMEOUT_S)
 
     def post(self, data: bytes) -> None:
         """Send an encoded request without waiting: the caller's clock is running."""

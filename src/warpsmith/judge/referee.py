@@ -6,7 +6,7 @@ Runners start before this process has loaded torch itself, so that both load at 
 import importlib.util
 import os
 import runpy
-import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from platform import python_version
@@ -21,7 +21,7 @@ from warpsmith.errors import (
 from warpsmith.gpu.devices import GpuInfo, bandwidth_gb_s, list_gpus
 from warpsmith.judge.baselines import MODES, BaselineStore, identity, measured
 from warpsmith.judge.clock import Samples, time_stats
-from warpsmith.judge.job import JobFolder, RefereeJob
+from warpsmith.judge.job import JobFolder, RefereeJob, RefereeSetup
 from warpsmith.judge.process import RunnerProcess, RunnerSpec
 from warpsmith.judge.verdict import failed
 from warpsmith.sandbox import by_name
@@ -43,44 +43,78 @@ IMPLAUSIBLE = 0.9
 """A time below this share of what the output's bytes alone take cannot be right."""
 
 
-def run(root: Path) -> None:
-    """Judge the job in `root`; every outcome, also a failure, is a verdict in `verdict.json`."""
+def prepare(root: Path) -> Callable[[], None]:
+    """Start what needs no device and no submission; the function that is returned judges the job in `root`.
+
+    Between the two the candidate's process, isolated and empty-handed, loads its libraries, and so does this one.
+    """
     folder = JobFolder(root)
-    job = folder.read_job()
-    referee = Referee(folder, job)
-    with ExitStack() as stack:
+    setup = folder.read_setup()
+    stack = ExitStack()
+    start = Starter(folder, setup, stack)
+    candidate = start.runner("the candidate", folder.candidate)
+    import warpsmith.judge.session  # noqa: F401 - torch is loaded here, beside the candidate's process
+
+    return lambda: run(folder, start, candidate, stack)
+
+
+def run(folder: JobFolder, start: "Starter", candidate: RunnerProcess, stack: ExitStack) -> None:
+    """Judge the job; every outcome, also a failure, is a verdict in `verdict.json`."""
+    referee = Referee(folder, start, folder.read_job())
+    with stack:
         try:
-            verdict = referee.judge(stack)
+            verdict = referee.judge(candidate)
         except WarpsmithError as error:
             verdict = referee.failed(error)
     # Written only now, when no runner is left that could touch it.
     write_atomic(folder.verdict, verdict.model_dump_json())
 
 
+class Starter:
+    """Starts runners; all of them are gone when `stack` is closed."""
+
+    def __init__(self, folder: JobFolder, setup: RefereeSetup, stack: ExitStack):
+        self.setup = setup
+        self._folder, self._stack = folder, stack
+        self._sandbox = by_name(setup.sandbox)
+
+    def runner(self, name: str, readable: Path) -> RunnerProcess:
+        """A runner that sees `readable` and `share/`; one for a baseline also keeps torch.compile's caches."""
+        trusted = readable == self._folder.baseline
+        caches = self.setup.compile_cache_dir
+        variables = {"TORCHINDUCTOR_CACHE_DIR": f"{caches}/inductor", "TRITON_CACHE_DIR": f"{caches}/triton"}
+        spec = RunnerSpec(
+            name=name,
+            device=self.setup.device,
+            read_only=(*self.setup.own_paths, str(readable), str(self._folder.share)),
+            writable=(caches,) if trusted else (),
+            environment=tuple(variables.items()) if trusted else (),
+        )
+        runner = RunnerProcess(spec, self._sandbox, readable)
+        self._stack.callback(runner.close)
+        return runner
+
+
 class Referee:
     """One judgement's course."""
 
-    def __init__(self, folder: JobFolder, job: RefereeJob):
-        self.folder, self.job, self.settings = folder, job, job.settings
+    def __init__(self, folder: JobFolder, start: Starter, job: RefereeJob):
+        self.folder, self.start, self.job, self.settings = folder, start, job, job.settings
         self.cuda = self.settings.device is Device.CUDA
         self.gpu = _leased_gpu() if self.cuda else None
-        self.machine = describe_machine(self.settings.device, self.gpu, job.sandbox)
-        self.sandbox = by_name(job.sandbox)
-        self.baselines = BaselineStore(Path(job.baseline_dir))
+        self.machine = describe_machine(self.settings.device, self.gpu, start.setup.sandbox)
+        self.baselines = BaselineStore(Path(start.setup.baseline_dir))
         self.session = None
         self.known: dict[str, TimeStats | None] = {}
         self.problems: list[str] = []
 
-    def judge(self, stack: ExitStack) -> Verdict:
+    def judge(self, candidate: RunnerProcess) -> Verdict:
         """All phases, thin to read: admit, check, time, baselines."""
-        start = time.monotonic()
-        candidate = self._start("the candidate", stack, self.folder.candidate)
         missing = self._missing_baselines()
-        runners = {mode: self._start(f"the {mode} baseline", stack, self.folder.baseline) for mode in missing}
+        runners = {mode: self.start.runner(f"the {mode} baseline", self.folder.baseline) for mode in missing}
         from warpsmith.judge.session import Session
 
         self.session = session = Session(self.folder, self.job, self._report)
-        session.findings.seconds["start"] = round(time.monotonic() - start, 3)
         with _TasksMemory():
             session.admit(self.folder.task.read_text())
             session.correctness(candidate)
@@ -104,24 +138,6 @@ class Referee:
             settings=self.settings, error=found.error, paper_gate=found.paper_gate, scale_gate=found.scale_gate,
             checks=tuple(found.checks), notes=tuple(found.notes), machine=self.machine, seconds=found.seconds,
         )  # fmt: skip
-
-    def _start(self, name: str, stack: ExitStack, readable: Path) -> RunnerProcess:
-        trusted = readable == self.folder.baseline
-        caches = self.job.compile_cache_dir
-        spec = RunnerSpec(
-            name=name,
-            device=self.settings.device,
-            read_only=(*self.job.own_paths, str(readable), str(self.folder.share)),
-            writable=(caches,) if trusted else (),
-            environment=(
-                (("TORCHINDUCTOR_CACHE_DIR", f"{caches}/inductor"), ("TRITON_CACHE_DIR", f"{caches}/triton"))
-                if trusted
-                else ()
-            ),
-        )
-        runner = RunnerProcess(spec, self.sandbox, readable)
-        stack.callback(runner.close)
-        return runner
 
     def _missing_baselines(self) -> list[str]:
         if not (self.cuda and self.settings.measure):

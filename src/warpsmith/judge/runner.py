@@ -86,6 +86,15 @@ class Runner:
         self._synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
         self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if device == "cuda" else []
 
+    def take_device(self, request: dict) -> dict:
+        """Start CUDA on the GPU that was leased; nothing in this process has touched CUDA before."""
+        if self.device == "cuda":
+            if request["visible"] is not None:
+                os.environ["CUDA_VISIBLE_DEVICES"] = request["visible"]
+            torch.cuda.init()
+            torch.zeros(1, device="cuda")
+        return {}
+
     def load(self, request: dict) -> dict:
         """Import the module, construct the model with the reference's arguments, give it the reference's state."""
         folder, kind = Path(request["folder"]), request["kind"]
@@ -183,6 +192,7 @@ class Runner:
     def serve(self) -> None:
         """Answer until the referee says exit or is gone."""
         handlers = {
+            "device": self.take_device,
             "load": self.load,
             "weights": self.weights,
             "arm": self.arm,
@@ -238,10 +248,7 @@ def main() -> int:
     fd, device = int(sys.argv[1]), sys.argv[2]
     channel = Channel(socket.socket(fileno=fd), spin=device == "cuda")
     torch.set_num_threads(max(1, min(4, os.cpu_count() or 1)))
-    if device == "cuda":
-        torch.cuda.init()
-        torch.zeros(1, device="cuda")
-    else:
+    if device != "cuda":
         from warpsmith.sim import preamble
 
         preamble.install()

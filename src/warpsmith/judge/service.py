@@ -1,16 +1,18 @@
 """The judge as others see it: a task and a submission in, one verdict out."""
 
+import contextlib
 import json
 import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from warpsmith.errors import InfrastructureError, TaskRefusedError, WarpsmithError
-from warpsmith.judge.job import ENTRY, JobFolder, RefereeJob
+from warpsmith.judge.job import ENTRY, JobFolder, RefereeJob, RefereeSetup
 from warpsmith.judge.verdict import COMPILE_STATUS, failed
 from warpsmith.sandbox import python_paths
 from warpsmith.store.files import refused, write_atomic
@@ -35,10 +37,12 @@ Progress = Callable[[Phase, str], None]
 
 
 class LocalJudge:
-    """Compiles here, then has the pool run a referee process on the job's folder.
+    """Compiles here, then has the pool run a referee process on a job folder.
 
-    `progress` is told each phase as it begins. `scratch` is where job folders are laid; the system's temporary
-    folder by default.
+    The referee and the candidate's empty process start while the submission compiles; with `ahead`, those of the
+    next judgement start as soon as one has ended. `progress` is told each phase as it begins. `scratch` is where job
+    folders are laid, the system's temporary folder by default. `close` ends what was started ahead; so does the end
+    of this process.
     """
 
     def __init__(
@@ -48,82 +52,62 @@ class LocalJudge:
         sandbox: Sandbox,
         *,
         arch: str = "",
+        ahead: bool = False,
         scratch: Path | None = None,
         progress: Progress | None = None,
     ):
         self._pool, self._compiler, self._sandbox = pool, compiler, sandbox
         self._arch = arch
+        self._ahead = ahead
         self._scratch = scratch
         self._progress = progress or (lambda phase, what: None)
+        self._spare: Spare | None = None
+
+    def prepare(self, device: Device) -> None:
+        """Start the next judgement's processes now, unless they are there already."""
+        if self._spare is not None and not self._spare.fits(device):
+            self.close()
+        if self._spare is None:
+            self._spare = Spare(self._pool, self._sandbox, device, self._scratch)
 
     def judge(self, task: Task, submission: Submission, settings: JudgeSettings) -> Verdict:
         """One judgement. Raises InfrastructureError where there is nothing to compile with or nowhere to write."""
-        identity = {
-            "task_hash": task.task_hash,
-            "submission_hash": submission.submission_hash,
-            "settings": settings,
-        }
+        self.prepare(settings.device)
+        spare, self._spare = self._spare, None
+        with contextlib.closing(spare):
+            verdict = self._judge(spare, task, submission, settings)
+        if self._ahead:
+            self.prepare(settings.device)
+        return verdict
+
+    def close(self) -> None:
+        """End what was started ahead."""
+        if self._spare is not None:
+            self._spare.close()
+            self._spare = None
+
+    def _judge(self, spare: "Spare", task: Task, submission: Submission, settings: JudgeSettings) -> Verdict:
         self._progress(Phase.COMPILE, "compiling")
         arch = self._arch if settings.device is Device.CUDA else ""
         built = self._compiler.build(submission, Target(device=settings.device, arch=arch))
         if built.status is not CompileStatus.OK:
             return _not_built(built, task, submission, settings)
-        try:
-            root = Path(tempfile.mkdtemp(prefix="warpsmith-judge-", dir=self._scratch))
-        except OSError as error:
-            raise refused(
-                "create a folder in", self._scratch or Path(tempfile.gettempdir()), error
-            ) from error
-        try:
-            folder = self._lay_out(root, task, submission, settings, built)
-            result = self._run(folder, settings)
-            verdict = _read_verdict(folder, result)
-            if verdict is None:
-                return failed(_lost(result), Phase.ADMISSION, compile=built, **identity)
-            return verdict.model_copy(update={"compile": built})
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
+        _lay_out(spare.folder, task, submission, settings, built)
+        result = self._run(spare, settings)
+        verdict = _read_verdict(spare.folder, result)
+        if verdict is None:
+            return failed(
+                _lost(result), Phase.ADMISSION, compile=built, settings=settings,
+                task_hash=task.task_hash, submission_hash=submission.submission_hash,
+            )  # fmt: skip
+        return verdict.model_copy(update={"compile": built})
 
-    def _lay_out(
-        self, root: Path, task: Task, submission: Submission, settings: JudgeSettings, built: CompileResult
-    ) -> JobFolder:
-        """A fresh folder: the agent's own directory is never judged."""
-        folder = JobFolder(root)
-        caches = cache_root()
-        compile_cache = caches / "torch-compile"
-        job = RefereeJob(
-            task_hash=task.task_hash,
-            task_name=task.name,
-            submission_hash=submission.submission_hash,
-            settings=settings,
-            sandbox=self._sandbox.name,
-            baseline_dir=str(caches / "baselines"),
-            compile_cache_dir=str(compile_cache),
-            own_paths=python_paths(),
-        )
-        try:
-            for path in (folder.candidate, folder.share, folder.baseline, compile_cache):
-                path.mkdir(parents=True, exist_ok=True)
-            compile_cache.chmod(0o777)
-            shutil.copytree(built.build_dir, folder.candidate, dirs_exist_ok=True)
-            for name, text in submission.files.items():
-                path = folder.candidate / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text)
-            folder.task.write_text(task.code)
-            (folder.baseline / "task.py").write_text(task.code)
-        except OSError as error:
-            raise refused("lay out a judgement in", root, error) from error
-        write_atomic(folder.job, job.model_dump_json())
-        return folder
-
-    def _run(self, folder: JobFolder, settings: JudgeSettings) -> JobResult:
-        job = Job(entry=ENTRY, folder=str(folder.root), device=settings.device, timeout_s=settings.timeout_s)
+    def _run(self, spare: "Spare", settings: JudgeSettings) -> JobResult:
         done = threading.Event()
-        watcher = threading.Thread(target=self._watch, args=(folder.progress, done), daemon=True)
+        watcher = threading.Thread(target=self._watch, args=(spare.folder.progress, done), daemon=True)
         watcher.start()
         try:
-            return self._pool.run(job)
+            return spare.standby.run(settings.timeout_s)
         finally:
             done.set()
             watcher.join()
@@ -136,6 +120,71 @@ class LocalJudge:
             if what and text != seen:
                 seen = text
                 self._progress(Phase(phase), what)
+
+
+class Spare:
+    """A fresh job folder and the processes that wait in it. Raises InfrastructureError where one cannot be had."""
+
+    def __init__(self, pool: GpuPool, sandbox: Sandbox, device: Device, scratch: Path | None):
+        self.device = device
+        try:
+            root = Path(tempfile.mkdtemp(prefix="warpsmith-judge-", dir=scratch))
+        except OSError as error:
+            raise refused("create a folder in", scratch or Path(tempfile.gettempdir()), error) from error
+        # Also runs when this process ends without closing.
+        self._remove = weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
+        self.folder = JobFolder(root)
+        caches = cache_root()
+        compile_cache = caches / "torch-compile"
+        setup = RefereeSetup(
+            device=device,
+            sandbox=sandbox.name,
+            baseline_dir=str(caches / "baselines"),
+            compile_cache_dir=str(compile_cache),
+            own_paths=python_paths(),
+        )
+        try:
+            for path in (self.folder.candidate, self.folder.share, self.folder.baseline, compile_cache):
+                path.mkdir(parents=True, exist_ok=True)
+                path.chmod(0o755)
+        except OSError as error:
+            raise refused("lay out a judgement in", root, error) from error
+        write_atomic(self.folder.setup, setup.model_dump_json())
+        # The job's own time limit counts from `run`; waiting has none.
+        self.standby = pool.standby(Job(entry=ENTRY, folder=str(root), device=device, timeout_s=0.0))
+
+    def fits(self, device: Device) -> bool:
+        """True where it waits for a job on `device`."""
+        return self.device is device and self.standby.alive()
+
+    def close(self) -> None:
+        """End the processes and remove the folder."""
+        self.standby.close()
+        self._remove()
+
+
+def _lay_out(
+    folder: JobFolder, task: Task, submission: Submission, settings: JudgeSettings, built: CompileResult
+) -> None:
+    """Fill a fresh folder: the agent's own directory is never judged."""
+    job = RefereeJob(
+        task_hash=task.task_hash,
+        task_name=task.name,
+        submission_hash=submission.submission_hash,
+        settings=settings,
+    )
+    try:
+        shutil.copytree(built.build_dir, folder.candidate, dirs_exist_ok=True)
+        folder.candidate.chmod(0o755)
+        for name, text in submission.files.items():
+            path = folder.candidate / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        folder.task.write_text(task.code)
+        (folder.baseline / "task.py").write_text(task.code)
+    except OSError as error:
+        raise refused("lay out a judgement in", folder.root, error) from error
+    write_atomic(folder.job, job.model_dump_json())
 
 
 def _read_verdict(folder: JobFolder, result: JobResult) -> Verdict | None:

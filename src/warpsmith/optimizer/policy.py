@@ -94,9 +94,9 @@ class BuiltinPolicy:
     def _run(self, job: Job) -> JobResult:
         if self._pool is None:
             from warpsmith.gpu import LocalPool
-            from warpsmith.sandbox.process import run_tree
+            from warpsmith.sandbox.process import Tree
 
-            self._pool = LocalPool(run_tree)
+            self._pool = LocalPool(Tree)
         return self._pool.run(job)
 
 

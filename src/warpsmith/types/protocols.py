@@ -45,10 +45,22 @@ class Judge(Protocol):
     def judge(self, task: Task, submission: Submission, settings: JudgeSettings) -> Verdict: ...
 
 
+class Standby(Protocol):
+    """A job whose process has started and waits for its device. Run it once, or close it."""
+
+    def alive(self) -> bool: ...
+
+    def run(self, timeout_s: float) -> JobResult: ...
+
+    def close(self) -> None: ...
+
+
 class GpuPool(Protocol):
     """Runs jobs, one at a time on a device."""
 
     def run(self, job: Job) -> JobResult: ...
+
+    def standby(self, job: Job) -> Standby: ...
 
 
 class Environment(Protocol):

@@ -1,0 +1,64 @@
+"""Processes started ahead of a judgement: used once, replaced when they have died, gone when closed."""
+
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.judge.samples import submission, task
+from warpsmith.compile import LocalCompiler
+from warpsmith.gpu.local import LocalPool
+from warpsmith.judge.service import LocalJudge
+from warpsmith.sandbox import best_available
+from warpsmith.sandbox.process import Tree
+from warpsmith.types import Device, Status
+from warpsmith.types.protocols import JudgeSettings
+
+
+@pytest.fixture(autouse=True)
+def own_cache(caches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARPSMITH_CACHE", str(caches))
+
+
+def a_judge(scratch: Path, caches: Path, *, ahead: bool) -> LocalJudge:
+    return LocalJudge(
+        LocalPool(Tree), LocalCompiler(caches / "compile"), best_available(), ahead=ahead, scratch=scratch
+    )
+
+
+def processes(scratch: Path) -> list[psutil.Process]:
+    """Those that were started on a job folder in `scratch`."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if any(str(scratch) in word for word in process.info["cmdline"] or []):
+            found.append(process)
+    return found
+
+
+def test_each_judgement_has_a_folder_of_its_own_and_leaves_nothing(tmp_path: Path, caches: Path) -> None:
+    scratch = Path(tempfile.mkdtemp(dir=tmp_path))
+    judge = a_judge(scratch, caches, ahead=True)
+    assert list(scratch.iterdir()) == []
+    settings = JudgeSettings(device=Device.SIM)
+    assert judge.judge(task(), submission(), settings).status is Status.PASSED
+    (spare,) = scratch.iterdir()
+    assert not (spare / "job.json").exists() and list((spare / "candidate").iterdir()) == []
+    for process in processes(scratch):
+        process.kill()
+    time.sleep(0.2)
+    assert judge.judge(task(), submission(), settings).status is Status.PASSED
+    assert not spare.exists()
+    judge.close()
+    assert list(scratch.iterdir()) == []
+    assert processes(scratch) == []
+
+
+def test_without_ahead_nothing_is_left_running(tmp_path: Path, caches: Path) -> None:
+    scratch = Path(tempfile.mkdtemp(dir=tmp_path))
+    judge = a_judge(scratch, caches, ahead=False)
+    assert judge.judge(task(), submission(kernel="nonsense"), JudgeSettings(device=Device.SIM)).status is (
+        Status.COMPILE_FAILED
+    )
+    assert list(scratch.iterdir()) == [] and processes(scratch) == []
