@@ -8,6 +8,7 @@ from warpsmith.judge.clock import (
     Samples,
     brackets_wanted,
     calls_per_bracket,
+    late_ms,
     quantile,
     time_stats,
 )
@@ -64,3 +65,10 @@ def test_quantiles_bound_the_values(values: list[float]) -> None:
     assert quantile(values, 0.0) == min(values)
     assert quantile(values, 1.0) == max(values)
     assert min(values) <= quantile(values, 0.5) <= max(values)
+
+
+@given(st.floats(0, 100), st.integers(0, 64))
+def test_work_put_off_until_the_outputs_are_named_is_paid_for(hidden_ms: float, outputs: int) -> None:
+    honest = 0.1 + 0.026 * outputs
+    assert late_ms(honest, outputs) == 0
+    assert late_ms(honest + hidden_ms, outputs) >= hidden_ms - 0.2 - 0.004 * outputs - 1e-9

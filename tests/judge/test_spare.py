@@ -6,8 +6,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-
 from tests.judge.samples import submission, task
+
 from warpsmith.compile import LocalCompiler
 from warpsmith.gpu.local import LocalPool
 from warpsmith.judge.service import LocalJudge

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 import torch
 
 from warpsmith.errors import WrongResultError
-from warpsmith.judge import gates, values
-from warpsmith.judge.channel import encode
-from warpsmith.judge.clock import calls_per_bracket
+from warpsmith.judge import gates, moments, values
+from warpsmith.judge.clock import calls_per_bracket, late_ms
 from warpsmith.judge.exchange import InputBuffers, OutputReader, Outputs
-from warpsmith.judge.process import RunnerProcess
+from warpsmith.judge.process import Request, RunnerProcess
 from warpsmith.judge.reference import Reference
 
 NULL_BRACKETS = 20
@@ -73,10 +72,12 @@ class Bench:
                 self._share(runner, inputs, calls)
             self._buffers.write(i, inputs)
             del inputs
-        request = encode({"op": op, "calls": calls})
-        raw_ms = self._clocked(runner, request, op, timeout_s)
-        answer = runner.ask({"op": "describe"}, timeout_s)
+        raw_ms = self._clocked(runner, runner.request(op, calls=calls), timeout_s)
+        start = time.perf_counter_ns()
+        answer = runner.ask("describe", timeout_s)
+        describing_ms = (time.perf_counter_ns() - start) / 1e6
         outputs = self._readers[runner.name].read(answer, calls)
+        raw_ms += late_ms(describing_ms, outputs.tensors)
         found = [self._verify(outputs, i, *seeds[i]) for i in _secret_choice(calls)] if verify else []
         outputs.poison(self._turn)
         self._turn += 1
@@ -84,9 +85,8 @@ class Bench:
 
     def null_ms(self, runner: RunnerProcess) -> float:
         """Median cost in ms of the bracket alone. Only asked of a process that runs no candidate, after a `run`."""
-        request = encode({"op": "null"})
         return statistics.median(
-            self._clocked(runner, request, "null", ANSWER_TIMEOUT_S) for _ in range(NULL_BRACKETS)
+            self._clocked(runner, runner.request("null"), ANSWER_TIMEOUT_S) for _ in range(NULL_BRACKETS)
         )
 
     def choose_calls(self, runner: RunnerProcess, timeout_s: float, *, verify: bool) -> int:
@@ -115,10 +115,10 @@ class Bench:
             self._buffers.attach(runner, ANSWER_TIMEOUT_S)
             self._readers[runner.name] = OutputReader(self._buffers)
 
-    def _clocked(self, runner: RunnerProcess, request: bytes, op: str, timeout_s: float) -> float:
+    def _clocked(self, runner: RunnerProcess, request: Request, timeout_s: float) -> float:
         """Milliseconds from sending `request`, everything settled, until it is answered and the GPU is idle."""
         self._flush_l2()
-        runner.ask({"op": "arm"}, timeout_s)
+        runner.ask("arm", timeout_s)
         start = time.perf_counter_ns()
         runner.post(request)
         data = runner.receive_raw(timeout_s)
@@ -127,7 +127,7 @@ class Bench:
             self._probe.zero_()
             torch.cuda.synchronize()
         raw_ms = (time.perf_counter_ns() - start) / 1e6
-        runner.parse(data, op)
+        runner.parse(data, request)
         return raw_ms
 
     def _flush_l2(self) -> None:
@@ -150,7 +150,7 @@ class Bench:
             found = self._with_rounding(found, expected, outputs.calls[i], input_seed, forward_seed)
         for j, (drawn, shared) in enumerate(zip(tensors, self._buffers.views(i), strict=True)):
             if drawn._version == versions[j]:
-                if not gates.identical(drawn, shared):
+                if not moments.identical(drawn, shared):
                     raise WrongResultError(f"input {j} was changed, which the reference does not do")
             elif not gates.compare(drawn, shared).passed:
                 raise WrongResultError(f"input {j} is not changed as the reference changes it")

@@ -19,6 +19,8 @@ class Outputs:
 
     calls: tuple[object, ...]
     regions: tuple[torch.Tensor, ...]
+    tensors: int
+    """How many there are, all calls together."""
     device_ms: float | None
     """The whole bracket by the runner's own events: informative, never trusted alone."""
 
@@ -57,12 +59,12 @@ class InputBuffers:
     def attach(self, runner: RunnerProcess, timeout_s: float) -> None:
         """Give a runner these buffers."""
         inputs, fds = self.buffer.describe()
-        request = {"op": "buffers", "inputs": inputs, "spec": self.spec, "sets": self.sets}
+        request = {"inputs": inputs, "spec": self.spec, "sets": self.sets}
         request |= {"set_bytes": self.set_bytes, "layouts": [layout.to_json() for layout in self.layouts]}
         if self.arena is not None:
             request["outputs"], more = self.arena.describe()
             fds = fds + more
-        runner.ask(request, timeout_s, fds)
+        runner.ask("buffers", timeout_s, fds, **request)
 
     def close(self) -> None:
         """Free the memory."""
@@ -92,7 +94,9 @@ class OutputReader:
         except (ValueError, TypeError, KeyError, memory.CudaDriverError) as error:
             raise CandidateCrashedError(f"the candidate's answer is malformed: {error}") from None
         device_ms = answer.get("device_ms")
-        return Outputs(tuple(value), tuple(regions), device_ms if isinstance(device_ms, float) else None)
+        return Outputs(
+            tuple(value), tuple(regions), len(tensors), device_ms if isinstance(device_ms, float) else None
+        )
 
     def close(self) -> None:
         """Unmap everything."""

@@ -1,6 +1,7 @@
 """The referee's side of one runner: start it isolated, ask it things, end its whole tree."""
 
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -40,6 +41,15 @@ class RunnerSpec:
     environment: Sequence[tuple[str, str]] = ()
 
 
+@dataclass(frozen=True)
+class Request:
+    """A request as it is sent."""
+
+    op: str
+    nonce: str
+    data: bytes
+
+
 class RunnerProcess:
     """One runner. Every answer that is not the expected one raises an error that names whose fault it is."""
 
@@ -65,24 +75,30 @@ class RunnerProcess:
         self._channel = Channel(ours, spin=spec.device is Device.CUDA)
         self._ready = False
 
-    def ask(self, request: dict, timeout_s: float, fds: Sequence[int] = ()) -> dict:
+    def request(self, op: str, **fields: object) -> Request:
+        """An encoded request with a fresh secret number, which its answer must repeat: none can be sent ahead."""
+        nonce = secrets.token_hex(8)
+        return Request(op, nonce, encode({"op": op, "nonce": nonce, **fields}))
+
+    def ask(self, op: str, timeout_s: float, fds: Sequence[int] = (), **fields: object) -> dict:
         """Send a request and return its answer."""
         self.await_ready()
-        self._send(encode(request), fds)
-        return self.answer(request["op"], timeout_s)
+        request = self.request(op, **fields)
+        self._send(request.data, fds)
+        return self.parse(self.receive_raw(timeout_s), request)
 
     def await_ready(self) -> None:
         """Wait until the runner has started; only then, and once, is it given its GPU."""
         if self._ready:
             return
-        self.answer("ready", START_TIMEOUT_S)
+        self.parse(self.receive_raw(START_TIMEOUT_S), Request("ready", "", b""))
         self._ready = True
         visible = os.environ.get("CUDA_VISIBLE_DEVICES") if self.device is Device.CUDA else None
-        self.ask({"op": "device", "visible": visible}, START_TIMEOUT_S)
+        self.ask("device", START_TIMEOUT_S, visible=visible)
 
-    def post(self, data: bytes) -> None:
-        """Send an encoded request without waiting: the caller's clock is running."""
-        self._send(data, ())
+    def post(self, request: Request) -> None:
+        """Send a request without waiting: the caller's clock is running."""
+        self._send(request.data, ())
 
     def receive_raw(self, timeout_s: float) -> bytes:
         """The next message's bytes, undecoded: the caller's clock is running."""
@@ -98,20 +114,17 @@ class RunnerProcess:
             os.close(fd)
         return data
 
-    def answer(self, op: str, timeout_s: float) -> dict:
-        """The answer to `op`, checked for form."""
-        return self.parse(self.receive_raw(timeout_s), op)
-
-    def parse(self, data: bytes, op: str) -> dict:
-        """Decode an answer; a failure that the runner reports is raised."""
+    def parse(self, data: bytes, request: Request) -> dict:
+        """Decode the answer to `request`; a failure that the runner reports is raised."""
         try:
             message = decode(data)
         except ProtocolError as error:
             raise CandidateCrashedError(f"{self.name} sent a malformed message: {error}") from None
-        if message.get("ok") == op:
-            return message
-        if message.get("failed") == op:
-            self._raise_failure(message)
+        if message.get("nonce") == request.nonce:
+            if message.get("ok") == request.op:
+                return message
+            if message.get("failed") == request.op:
+                self._raise_failure(message)
         raise CandidateCrashedError(f"{self.name} answered out of turn")
 
     def close(self) -> None:

@@ -208,9 +208,9 @@ class Runner:
                 return
             try:
                 reply = self.buffers(request, fds) if op == "buffers" else handlers[op](request)
-                self.channel.send({"ok": op, **reply})
+                self.channel.send({"ok": op, "nonce": request["nonce"], **reply})
             except Exception as error:  # noqa: BLE001 - whatever a model raises is its answer
-                self.channel.send(failure(op, error))
+                self.channel.send({"nonce": request["nonce"], **failure(op, error)})
             if op in ("load", "weights"):
                 gc.collect()
                 gc.disable()
@@ -255,7 +255,7 @@ def main() -> int:
         # Fills what torch.empty gives with NaN: what a kernel leaves unwritten cannot be right by chance.
         torch.use_deterministic_algorithms(True, warn_only=True)
     runner = Runner(channel, "cuda" if device == "cuda" else "cpu")
-    channel.send({"ok": "ready"})
+    channel.send({"ok": "ready", "nonce": ""})
     try:
         runner.serve()
     except ChannelClosed:

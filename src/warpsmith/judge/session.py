@@ -129,17 +129,17 @@ class Session:
 
     def _load(self, runner: RunnerProcess, kind: str, folder: str) -> None:
         request = {
-            "op": "load", "kind": kind, "folder": folder, "seed": secrets.randbits(62),
+            "kind": kind, "folder": folder, "seed": secrets.randbits(62),
             "init": str(self.folder.share / "init.pt"), "state": self._state_path(0),
         }  # fmt: skip
-        runner.ask(request, self.settings.load_timeout_s)
+        runner.ask("load", self.settings.load_timeout_s, **request)
         self._use_weights(0)
 
     def _use_weights(self, i: int, runner: RunnerProcess | None = None) -> None:
         """Give the reference, and a runner, the i-th set of weights."""
         self.model.load_state_dict(self.states[i])
         if runner is not None:
-            runner.ask({"op": "weights", "state": self._state_path(i)}, self.settings.load_timeout_s)
+            runner.ask("weights", self.settings.load_timeout_s, state=self._state_path(i))
 
     def _state_path(self, i: int) -> str:
         return str(self.folder.share / f"state{i}.pt")
