@@ -84,7 +84,7 @@ class Runner:
         self.operators: dict[str, int] = {}
         # Bound before the submission is imported, so that replacing torch's attributes changes nothing here.
         self._synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
-        self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if device == "cuda" else []
+        self._events: list[torch.cuda.Event] = []
 
     def take_device(self, request: dict) -> dict:
         """Start CUDA on the GPU that was leased; nothing in this process has touched CUDA before."""
@@ -93,6 +93,7 @@ class Runner:
                 os.environ["CUDA_VISIBLE_DEVICES"] = request["visible"]
             torch.cuda.init()
             torch.zeros(1, device="cuda")
+            self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
         return {}
 
     def load(self, request: dict) -> dict:
