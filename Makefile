@@ -1,5 +1,5 @@
 # Two commands: `make demo` runs the main job on an example, `make test` runs every check.
-# Both work in a private environment (.venv) and need Python 3.11 to 3.13, g++ and the CUDA toolkit's headers.
+# Both work in a private environment (.venv) and need Linux x86-64, Python 3.11 to 3.13 and g++; no GPU, no toolkit.
 
 # the first Python of a version that will do
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -7,6 +7,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
+# what the simulator needs of CUDA where no toolkit is installed: headers, 5 MB
+HEADERS := 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*' 'nvidia-cuda-cccl==13.0.*'
 EXAMPLE := examples/gated_norm.py
 
 .PHONY: demo test lint format clean
@@ -31,9 +33,9 @@ $(VENV)/.made:
 	touch $@
 
 # torch first and pinned, so that the extras settle on the version that was tested
-$(VENV)/.judge: $(VENV)/.made pyproject.toml
+$(VENV)/.judge: $(VENV)/.made pyproject.toml Makefile
 	$(BIN)/python -m pip install --quiet '$(TORCH)'
-	$(BIN)/python -m pip install --quiet -e '.[judge]'
+	$(BIN)/python -m pip install --quiet $(HEADERS) -e '.[judge]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.judge

@@ -32,7 +32,9 @@ def provenance() -> dict:
 
 def _head() -> str:
     here = Path(__file__).parent
-    return subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=here).stdout.strip()
+    return subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=here
+    ).stdout.strip()
 
 
 def save(path: Path, **content: object) -> None:

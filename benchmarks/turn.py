@@ -21,7 +21,7 @@ from pathlib import Path
 
 from common import RESULTS, save
 
-C_ABI_MODEL = '''import torch
+C_ABI_MODEL = """import torch
 import torch.nn as nn
 import cuda_extension
 
@@ -35,7 +35,7 @@ class ModelNew(nn.Module):
         out = torch.empty_like(a)
         cuda_extension.axpby(out, a, b, self.alpha, a.numel(), 0)
         return out
-'''
+"""
 SCRIPTS = ("compile", "verification", "profiling")
 
 
@@ -102,7 +102,13 @@ def main() -> None:
         form: release_s / statistics.median(t[form]["seconds"] for t in warm)
         for form in ("warpsmith_c_abi", "warpsmith_workspace")
     }
-    save(args.out, kernel="axpby, float32 [1, 128]", turns=turns, release_seconds=release_s, times_faster=ratios)
+    save(
+        args.out,
+        kernel="axpby, float32 [1, 128]",
+        turns=turns,
+        release_seconds=release_s,
+        times_faster=ratios,
+    )
     shutil.rmtree(work)
     print(json.dumps(ratios))
 

@@ -8,38 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.real import JUDGE, KERNEL, error_line, lay_out, warpsmith
 
 pytest.importorskip("torch")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TASK = """
-import torch
-class Model(torch.nn.Module):
-    def forward(self, x, y):
-        return 2.0 * x + y
-def get_inputs():
-    return [torch.randn(33, 17), torch.randn(33, 17)]
-def get_init_inputs():
-    return []
-"""
-MODEL_NEW = """
-import torch
-import cuda_extension
-class ModelNew(torch.nn.Module):
-    def forward(self, x, y):
-        out = torch.empty_like(x)
-        cuda_extension.axpy(x, y, out, x.numel())
-        return out
-"""
-KERNEL = """
-__global__ void axpy(const float* x, const float* y, float* out, int n) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) out[i] = 2.0f * x[i] + y[i];
-}
-extern "C" void axpy_launcher(const float* x, const float* y, float* out, int n, cudaStream_t stream) {
-    axpy<<<(n + 255) / 256, 256, 0, stream>>>(x, y, out, n);
-}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -49,35 +22,11 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "task.py").write_text(TASK)
-    lay(tmp_path / "sub", KERNEL)
-    return tmp_path
-
-
-def lay(folder: Path, kernel: str) -> None:
-    (folder / "kernels").mkdir(parents=True)
-    (folder / "model_new.py").write_text(MODEL_NEW)
-    (folder / "kernels" / "axpy.cu").write_text(kernel)
-
-
-def warpsmith(folder: Path, cache: Path | str, *args: str, **extra: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "warpsmith", *args],
-        cwd=folder,
-        env={**os.environ, "WARPSMITH_CACHE": str(cache), **extra},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        stdin=subprocess.DEVNULL,
-    )
-
-
-def judge(folder: Path, cache: Path | str, **extra: str) -> subprocess.CompletedProcess[str]:
-    return warpsmith(folder, cache, "judge", "task.py", "sub", "--device", "sim", "--json", **extra)
+    return lay_out(tmp_path)
 
 
 def test_judge_passes_a_right_kernel(folder: Path, cache: Path) -> None:
-    done = judge(folder, cache)
+    done = warpsmith(folder, cache, *JUDGE)
     assert done.returncode == 0, done.stdout + done.stderr
     answer = json.loads(done.stdout)
     assert (answer["status"], answer["reward"], answer["device"]) == ("passed", 1, "sim")
@@ -94,7 +43,7 @@ def test_judge_passes_a_right_kernel(folder: Path, cache: Path) -> None:
 )
 def test_judge_says_what_is_wrong(folder: Path, cache: Path, kernel: str, status: str) -> None:
     (folder / "sub" / "kernels" / "axpy.cu").write_text(kernel)
-    done = judge(folder, cache)
+    done = warpsmith(folder, cache, *JUDGE)
     answer = json.loads(done.stdout)
     assert (done.returncode, answer["status"], answer["reward"]) == (1, status, -1)
     assert answer["detail"]
@@ -110,12 +59,10 @@ def test_judge_says_what_is_wrong(folder: Path, cache: Path, kernel: str, status
 def test_a_machine_that_cannot_judge_is_infrastructure(
     folder: Path, cache_path: str, extra: dict[str, str], said: str
 ) -> None:
-    done = judge(folder, cache_path.format(tmp=folder), **extra)
+    done = warpsmith(folder, cache_path.format(tmp=folder), *JUDGE, **extra)
     assert done.returncode == 3
     assert json.loads(done.stdout)["status"] == "infrastructure"
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("warpsmith: ") and said in last
-    assert "Traceback" not in done.stderr
+    assert said in error_line(done.stderr)
 
 
 @pytest.mark.slow

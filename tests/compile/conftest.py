@@ -81,8 +81,13 @@ def sim():
 
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory):
-    """One cache for the tests that do not look at it, so that unchanged units are compiled once."""
-    return tmp_path_factory.mktemp("compile-cache")
+    """One cache for the tests that do not look at it, so that unchanged units are compiled once.
+
+    Its parent may be given to a command as WARPSMITH_CACHE.
+    """
+    folder = tmp_path_factory.mktemp("caches") / "compile"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The cache: hits, edits, damage, races, kills, a disk that says no."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,11 +17,14 @@ from warpsmith.compile.sources import SourceTree
 from warpsmith.types import CompileStatus, KernelResources
 
 _BUILD = """
+import signal
 import sys
 from pathlib import Path
 from warpsmith.compile import LocalCompiler
 from warpsmith.types import Device, Submission, Target
 submission = Submission.model_validate_json(Path(sys.argv[2]).read_text())
+# a shell's background job ignores it
+signal.signal(signal.SIGINT, signal.default_int_handler)
 print("started", flush=True)
 result = LocalCompiler(Path(sys.argv[1])).build(submission, Target(device=Device.SIM))
 print(result.status.value, result.build_dir, flush=True)
@@ -247,3 +251,19 @@ def test_read_only_cache_serves_what_it_has(tmp_path, submit, sim):
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "cache").rglob("*")}
     assert compiler.build(submit(), sim).cached
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "cache").rglob("*")} == before
+
+
+def test_of_two_builds_with_one_name_the_other_stays_when_one_is_removed(tmp_path, submit, sim, load):
+    torch = pytest.importorskip("torch")
+    compiler = LocalCompiler(tmp_path / "cache")
+    tripled = submit(
+        {"kernels/ops.cuh": "__device__ inline float apply(float x, float s) { return 3 * x * s; }\n"}
+    )
+    first, second = compiler.build(submit(), sim), compiler.build(tripled, sim)
+    shutil.rmtree(Path(first.build_dir).parent)
+    again = compiler.build(submit(), sim)
+    assert not again.cached
+    a, out = torch.randn(100), torch.empty(100)
+    for result, factor in ((second, 6.0), (again, 2.0)):
+        load(result).scale(out, a, 2.0, 100)
+        torch.testing.assert_close(out, a * factor)

@@ -37,7 +37,7 @@ def test_a_fit_task(look):
         "return torch.relu(self.w(x))", init="self.w = torch.nn.Linear(32, 16)", inputs="torch.randn(64, 32)"
     )
     assert found == Admission((), (), (True,))
-    assert look.model.calls == 4
+    assert look.model.calls == 5
     assert admit(look.reference, look.model) == found
 
 
@@ -47,7 +47,7 @@ def test_every_input_is_tried_alone(look):
     )
     assert found.problems == () and found.inputs_matter == (True, True, False)
     assert found.flags == ("input[2] does not matter",)
-    assert look.model.calls == 7
+    assert look.model.calls == 8
 
 
 def test_inputs_equal_in_every_draw_are_altered(look):
@@ -160,3 +160,51 @@ def test_nothing_is_left_behind(look):
     torch.manual_seed(3)
     look("return x * 2", inputs="torch.randn(64)")
     assert torch.is_grad_enabled()
+
+
+LSTM = "self.lstm = torch.nn.LSTM(4, 8, batch_first=True)"
+STATE = "torch.randn(1, 3, 8), torch.randn(1, 3, 8)"
+
+
+def test_a_state_drawn_in_forward_is_seeded(look):
+    found = look(f"return self.lstm(x, ({STATE}))[0]", inputs="torch.randn(3, 5, 4)", init=LSTM)
+    assert found.draws and found.problems == ()
+    assert any("draws a state" in flag for flag in found.flags)
+    forgotten = look(
+        f"return self.lstm(x, ({STATE}))[0][:, -1] * 0 + x.sum(1, True)[:, 0, :1]",
+        inputs="torch.randn(3, 5, 4)", init=LSTM,
+    )  # fmt: skip
+    assert forgotten.draws and forgotten.problems == () and forgotten.flags == ()
+
+
+def test_a_recurrent_model_that_no_seed_repeats_is_refused(look):
+    found = look(
+        "return self.lstm(x)[0] + next(ticks) + 0 * torch.randn(1)", inputs="torch.randn(3, 5, 4)", init=LSTM
+    )
+    assert found.problems[0].startswith("random reference: two runs from the same seed differ")
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return x + torch.empty_like(x)",
+        "return torch.cat([x, torch.empty(1, 32)])",
+        "return x.new_empty(64, 32)",
+    ],
+)
+def test_memory_that_nothing_has_written_is_refused(look, forward):
+    assert len(look(forward, inputs="torch.randn(64, 32)").problems) == 1
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_memory_that_is_written_is_none_of_it(look):
+    found = look(
+        "out = torch.empty_like(x); torch.mul(x, 2, out=out); return out", inputs="torch.randn(64, 32)"
+    )
+    assert found.problems == () and not found.draws
+
+
+def test_outputs_that_are_the_models_own_are_known(look):
+    found = look("return x @ self.w, self.w[3:]", inputs="torch.randn(64, 32)",
+                 init="self.w = torch.nn.Parameter(torch.randn(32, 8))")  # fmt: skip
+    assert found.problems == () and found.returns_state == frozenset({1})

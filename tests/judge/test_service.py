@@ -19,7 +19,7 @@ def test_an_honest_submission_passes_with_its_error_and_both_gates(judge: Judge)
     assert verdict.timings is None and verdict.speedup is None
     assert verdict.compile is not None
     assert verdict.machine.torch
-    assert [c.passed for c in verdict.checks] == [True]
+    assert verdict.checks and all(c.passed for c in verdict.checks)
 
 
 WRONG = {
@@ -170,3 +170,29 @@ def test_a_task_unfit_to_be_judged_is_refused_with_a_reason(judge: Judge, what: 
 def test_inputs_from_a_generator_are_judged_like_a_list(judge: Judge) -> None:
     lazy = TASK.replace("    return [torch.randn(6, 24)]", "    yield torch.randn(6, 24)")
     assert judge(task(lazy), submission()).status is Status.PASSED
+
+
+RACE = """
+#include <cuda_runtime.h>
+
+__global__ void affine_kernel(float* out, const float* x, const float* shift, float scale, int n, int columns) {
+    __shared__ float held[128];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    held[threadIdx.x] = i < n ? x[i] * scale : 0.0f;
+    BARRIER
+    int partner = i ^ 1;
+    if (partner < n) out[partner] = held[threadIdx.x ^ 1] + shift[partner % columns];
+}
+
+extern "C" void affine_launcher(float* out, const float* x, const float* shift, float scale, int n, int columns,
+                                cudaStream_t stream) {
+    affine_kernel<<<(n + 127) / 128, 128, 0, stream>>>(out, x, shift, scale, n, columns);
+}
+"""
+
+
+def test_a_missing_barrier_is_seen_by_another_order_of_threads(judge: Judge) -> None:
+    assert (
+        judge(task(), submission(kernel=RACE.replace("BARRIER", "__syncthreads();"))).status is Status.PASSED
+    )
+    assert judge(task(), submission(kernel=RACE.replace("BARRIER", ""))).status is Status.WRONG

@@ -110,7 +110,8 @@ def test_nothing_to_own_is_said(tmp_path: Path) -> None:
         ("class Model(:\n", TaskUnreadableError, "syntax error"),
         (task("raise ValueError('bad luck')", "[torch.rand(2)]"), TaskRefusedError, "bad luck"),
         ("import os\nos.kill(os.getpid(), 9)\n", TaskRefusedError, "signal"),
-        ("raise SystemExit(0)\n", InfrastructureError, "status 0"),
+        ("raise SystemExit(0)\n", TaskRefusedError, "SystemExit"),
+        ("import os\nos._exit(0)\n", TaskRefusedError, "status 0"),
     ],
 )
 def test_the_tasks_faults_become_errors(

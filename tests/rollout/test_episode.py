@@ -51,9 +51,10 @@ def timed(median_ms: float, baseline_ms: float = 10.0) -> dict[str, object]:
         raw_median_ms=median_ms,
         null_ms=0.0,
     )
+    baseline = stats.model_copy(update={"median_ms": baseline_ms})
     ratio = baseline_ms / median_ms
     return {
-        "timings": Timings(candidate=stats),
+        "timings": Timings(candidate=stats, eager=baseline, compile=baseline),
         "speedup": Speedup(paper=PaperSpeedup(eager=ratio, compile=ratio)),
     }
 

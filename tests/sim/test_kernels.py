@@ -2,14 +2,10 @@
 
 import ctypes
 import math
-import os
-import subprocess
-from pathlib import Path
 
 import pytest
 
-from warpsmith.sim.rewrite import rewrite_source
-from warpsmith.sim.toolchain import EXPORTS_UNIT, SimToolchain
+from warpsmith.sim import order
 
 FEATURES = r"""
 #include <cuda_runtime.h>
@@ -108,7 +104,8 @@ extern "C" int votes_launcher(int* out, float* f) {
 BUGS = r"""
 #include <cuda_runtime.h>
 __global__ void diverge(float* y) {
-    if (threadIdx.x % 32 < 16) __syncthreads(); else y[0] = __shfl_sync(0xffffffff, 1.f, 0);
+    if (threadIdx.x % 32 < 16) __syncthreads();
+    else y[0] = __shfl_sync(0xffffffff, 1.f, 0);
 }
 __global__ void wrong_mask(float* y) { y[threadIdx.x] = __shfl_down_sync(0x55555555u, 1.f, 1); }
 __global__ void race(const float* x, float* y) {
@@ -184,7 +181,9 @@ def test_a_deadlock_is_reported_and_the_next_launch_works(build) -> None:
     code, message = built.take_error()
     assert code == 719
     assert "kernel diverge" in message and "block (0,0,0)" in message
-    assert "32 threads wait in __syncthreads, 32 in a warp intrinsic, 0 of 64 have returned" in message
+    assert "32 threads wait in __syncthreads at unit0.cu:4, " in message
+    assert "32 threads wait in a warp intrinsic at unit0.cu:5, " in message
+    assert "0 of 64 have returned" in message
     assert built.take_error() == (0, "")
     built.library.launch_launcher(y, 4, 16)
     assert all(math.isnan(value) for value in y[:4])  # shared memory starts as NaN
@@ -195,7 +194,9 @@ def test_wrong_mask_launch_limits_and_memory_are_reported(build) -> None:
     built = build(BUGS)
     y = floats([0.0] * 64)
     built.library.mask_launcher(y)
-    assert "mask 0x55555555 does not name its lane 1" in built.take_error()[1]
+    message = built.take_error()[1]
+    assert "unit0.cu:7: block (0,0,0) thread 1: " in message
+    assert "mask 0x55555555 does not name its lane 1" in message
     built.library.launch_launcher(y, 2048, 0)
     code, message = built.take_error()
     assert code == 9 and "block (2048,1,1)" in message
@@ -210,54 +211,78 @@ def test_wrong_mask_launch_limits_and_memory_are_reported(build) -> None:
     assert built.take_error()[0] == 2
 
 
-@pytest.mark.parametrize("order", ["0", "1", "7"])
-def test_a_missing_barrier_shows_in_every_order(build, order: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WARPSMITH_SIM_ORDER", order)
-    built = build(BUGS)
-    x, y = floats([float(i) for i in range(256)]), floats([0.0] * 256)
-    built.library.race_launcher(x, y)
-    assert any(math.isnan(value) for value in y)
-
-
-OUT_OF_BOUNDS = """\
+WAITS = r"""
 #include <cuda_runtime.h>
-#include <cstdio>
-__global__ void off_by_one(float* y, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i <= n)
-        y[i] = 1.0f;
+#include <cassert>
+__global__ void spin(int* y) {
+    if (threadIdx.x == 0) {
+        while (atomicAdd(&y[0], 0) == 0) {}
+        y[1] = 5;
+    } else if (threadIdx.x == 40) atomicExch(&y[0], 1);
 }
-__global__ void shared_off(float* y) {
-    __shared__ float s[8];
-    s[threadIdx.x] = 1.0f;
+__global__ void stuck(int* y) { while (atomicCAS(&y[0], 1, 0) != 1) {} }
+__global__ void all_blocks(int* y) {
+    atomicAdd(&y[0], 1);
+    while (atomicAdd(&y[0], 0) < gridDim.x) {}
+}
+__global__ void checked(int* y) {
+    assert(y[threadIdx.x] == 0);
+}
+__global__ void early(int* y) {
+    if (threadIdx.x < 10) return;
     __syncthreads();
-    y[threadIdx.x] = s[0];
+    atomicAdd(&y[0], 1);
 }
-int main(int argc, char**) {
-    float* y;
-    cudaMalloc(&y, 1000 * sizeof(float));
-    shared_off<<<1, argc > 1 ? 9 : 8>>>(y);
-    off_by_one<<<4, 256>>>(y, 1000);
+__global__ void rotate(const int* x, int* y, int* seen) {
+    int lane = threadIdx.x;
+    if (lane % 3 == 0) {
+        seen[lane] = __activemask();
+        y[lane] = __shfl_sync(__activemask(), x[lane], 9);
+    }
+}
+extern "C" void spin_launcher(int* y) { spin<<<1, 64>>>(y); }
+extern "C" void stuck_launcher(int* y) { stuck<<<1, 32>>>(y); }
+extern "C" void all_blocks_launcher(int* y, int blocks) { all_blocks<<<blocks, 1>>>(y); }
+extern "C" void checked_launcher(int* y) { checked<<<1, 4>>>(y); }
+extern "C" void early_launcher(int* y) { early<<<1, 64>>>(y); }
+extern "C" void rotate_launcher(const int* x, int* y, int* seen) { rotate<<<1, 32>>>(x, y, seen); }
+extern "C" void poison_launcher(int* y) {
+    int* memory;
+    cudaMalloc(&memory, 64);
+    y[0] = memory[3];
+    cudaFree(memory);
 }
 """
 
 
-@pytest.mark.parametrize(("arguments", "line"), [([], 6), (["shared"], 10)])
-def test_sanitized_builds_name_the_line(
-    toolchain: SimToolchain, tmp_path: Path, arguments: list[str], line: int
-) -> None:
-    (tmp_path / "unit.cpp").write_text(rewrite_source(OUT_OF_BOUNDS, "kernels/off.cu") + EXPORTS_UNIT)
-    flags = [*toolchain.compile_flags(sanitize=True), *toolchain.link_flags(sanitize=True)]
-    argv = [toolchain.cxx(), str(tmp_path / "unit.cpp"), "-o", str(tmp_path / "unit"), *flags]
-    subprocess.run(argv, check=True, timeout=120)
-    environment = {**os.environ, "WARPSMITH_SIM_THREADS": "1"}
-    done = subprocess.run(
-        [tmp_path / "unit", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env=environment,
-    )
-    assert done.returncode != 0
-    assert f"kernels/off.cu:{line}" in done.stderr.split("#1 ")[0]
+def test_threads_that_wait_in_loops(build, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = build(WAITS)
+    ints = (ctypes.c_int * 64)()
+    built.library.spin_launcher(ints)
+    assert list(ints[:2]) == [1, 5]
+    built.library.early_launcher(ints)
+    assert ints[0] == 55
+    source, target, seen = (ctypes.c_int * 32)(*range(32)), (ctypes.c_int * 32)(), (ctypes.c_uint * 32)()
+    built.library.rotate_launcher(source, target, seen)
+    every_third = sum(1 << lane for lane in range(0, 32, 3))
+    assert list(seen) == [every_third if lane % 3 == 0 else 0 for lane in range(32)]
+    assert list(target) == [9 if lane % 3 == 0 else 0 for lane in range(32)]
+    assert built.take_error() == (0, "")
+    built.library.checked_launcher(ints)
+    assert built.take_error() == (710, "kernel checked: unit0.cu:16: assertion `y[threadIdx.x] == 0` failed")
+    monkeypatch.setenv("WARPSMITH_SIM_SPIN_SECONDS", "0")
+    built.library.stuck_launcher((ctypes.c_int * 1)())
+    code, message = built.take_error()
+    assert code == 719
+    assert "kernel stuck: block (0,0,0) spins on memory that no running thread changes" in message
+    built.library.all_blocks_launcher((ctypes.c_int * 1)(), 1)
+    assert built.take_error() == (0, "")
+    built.library.all_blocks_launcher((ctypes.c_int * 1)(), 300)
+    code, message = built.take_error()
+    assert code == 801 and "blocks that wait for blocks not yet started cannot run" in message
+    fresh = []
+    for value in (order.FORWARD, order.REVERSE):
+        with order.using(value):
+            built.library.poison_launcher(ints)
+            fresh.append(ints[0])
+    assert fresh == [-1, 0x7FFF7FFF]

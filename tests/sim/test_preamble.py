@@ -40,6 +40,10 @@ torch.manual_seed(1); assert torch.equal(a, torch.randn(2))
 assert torch.randn(2, device='cuda', generator=torch.Generator(device='cuda')).is_cuda
 torch.set_default_device('cuda'); assert torch.zeros(2).is_cuda
 """,
+    "new memory is poison": """
+assert torch.empty(3, device='cuda').isnan().all() and torch.rand(2).new_empty(4).isnan().all()
+assert (torch.empty_like(torch.zeros(3, dtype=torch.int32)) == 2**31 - 1).all()
+""",
     "other devices stay": "assert torch.empty(2, device='meta').device.type == 'meta'",
     "load_inline is refused": """
 from torch.utils.cpp_extension import load_inline

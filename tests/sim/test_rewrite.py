@@ -86,14 +86,26 @@ def test_device_functions_get_internal_linkage() -> None:
         ("\nusing namespace nvcuda;\n", 2, "wmma"),
         ("#include <cub/cub.cuh>\n", 1, "CUB"),
         ("void f() {\n\n  thrust::sort(a, b);\n}", 3, "Thrust"),
-        ("#include <cuda_pipeline.h>\n", 1, "cp.async"),
-        ("void f() { auto g = cg::this_grid(); }", 1, "grid synchronisation"),
+        ("#include <cuda/pipeline>\n", 1, "an asynchronous pipeline"),
+        ("#include <cuda/barrier>\n", 1, "cuda::barrier"),
+        ("#include <cudaTypedefs.h>\n", 1, "TMA"),
+        ("\nvoid f(const CUtensorMap* m) {}", 2, "TMA"),
+        ("void f() { cudaLaunchCooperativeKernel(k, 1, 1, 0); }", 1, "grid synchronisation"),
+        ("__global__ void __cluster_dims__(2, 1, 1) k() {}", 1, "thread block clusters"),
+        ("void f() {\n  auto c = cg::this_cluster();\n}", 2, "thread block clusters"),
+        ("__global__ void k(cudaTextureObject_t t) {}", 1, "textures"),
+        ("__global__ void k(cudaSurfaceObject_t t) {}", 1, "surfaces"),
+        ("#include <curand_kernel.h>\n", 1, "cuRAND"),
+        ("void f() { cudaStreamBeginCapture(s, m); }", 1, "CUDA graphs"),
+        ("#include <cutlass/gemm.h>\n", 1, "CUTLASS"),
         (
             "__global__ void c(float*);\n__global__ void k(float* x) { c<<<1, 1>>>(x); }",
             2,
             "dynamic parallelism",
         ),
-        ("void f() { cublasSgemm(h); }", 1, "cuBLAS"),
+        ("void f() {\n cublasSsyrk(h);\n}", 2, "cuBLAS's cublasSsyrk"),
+        ("void f() { cublasLtMatrixTransform(h); }", 1, "cuBLAS's cublasLtMatrixTransform"),
+        ("void f() { cudnnRNNForward(h); }", 1, "cuDNN's cudnnRNNForward"),
     ],
 )
 def test_unsupported_names_the_line_and_the_construct(text: str, line: int, construct: str) -> None:
@@ -101,6 +113,19 @@ def test_unsupported_names_the_line_and_the_construct(text: str, line: int, cons
         rewrite_source(text, "k.cu")
     assert str(caught.value).startswith(f"k.cu:{line}: {construct}")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#include <cublas_v2.h>\nvoid f() { cublasSgemm(h, CUBLAS_OP_N); cublasGemmStridedBatchedEx(h); }\n",
+        "#include <cudnn.h>\nvoid f() { cudnnCreateTensorDescriptor(&d); cudnnConvolutionForward(h); }\n",
+        "#include <cublasLt.h>\nvoid f() { cublasLtMatmul(h, CUBLASLT_EPILOGUE_GELU_BIAS); }\n",
+        "#include <cuda_pipeline.h>\nvoid f() { __pipeline_commit(); auto g = cg::this_grid(); }\n",
+    ],
+)
+def test_what_the_simulator_has_is_left_alone(text: str) -> None:
+    assert rewritten(text) == text
 
 
 def test_branches_for_a_gpu_architecture_are_not_compiled_here() -> None:

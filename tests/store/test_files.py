@@ -1,6 +1,7 @@
 """Atomic writes and the cache folder."""
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from warpsmith.errors import InfrastructureError
 from warpsmith.store import cache_root, write_atomic
+from warpsmith.store.files import disk_full, refused
 
 
 def test_a_write_replaces_the_whole_and_leaves_nothing_beside_it(tmp_path):
@@ -75,3 +77,11 @@ def test_a_cache_that_cannot_be_written_says_what_to_do(monkeypatch):
     monkeypatch.setenv("WARPSMITH_CACHE", str(Path("/proc/sys/kernel")))
     with pytest.raises(InfrastructureError):
         cache_root()
+
+
+def test_an_error_without_a_cause_has_its_kind_for_one(tmp_path):
+    # that of a full disk has that: see tests/cli/test_disk.py
+    for place in (tmp_path, tmp_path / "not" / "yet" / "there", Path("/proc/self")):
+        assert not disk_full(place)
+        nameless = refused("copy into", place, shutil.Error([("a", "b", "why")]))
+        assert (str(nameless), nameless.hint) == (f"cannot copy into {place}: Error", None)

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from warpsmith import __version__
-from warpsmith.cli import doctor, judge, optimize
-from warpsmith.cli.errors import PASSED, USAGE
+from warpsmith.cli import check, doctor, judge, optimize, regrade
+from warpsmith.cli.errors import PASSED, USAGE, on_signals, report_error
 
 # NoSuchOption, MissingParameter and the like; named through typer, which carries its own parser
 _ParserError = typer.BadParameter.__base__
@@ -22,6 +22,8 @@ app = typer.Typer(
 )
 app.command("optimize")(optimize.optimize)
 app.command("judge")(judge.judge)
+app.command("check")(check.check)
+app.command("regrade")(regrade.regrade)
 app.command("doctor")(doctor.doctor)
 
 
@@ -45,7 +47,11 @@ def root(
 
 def main() -> None:
     """Runs the command line and exits with its status."""
-    sys.exit(run(sys.argv[1:]))
+    on_signals()
+    try:
+        sys.exit(run(sys.argv[1:]))
+    except KeyboardInterrupt as error:  # before a command had begun, or after it had ended
+        sys.exit(report_error(error))
 
 
 def run(argv: list[str]) -> int:

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -26,6 +27,15 @@ OTHER_VERDICT = 1
 USAGE = 2
 INFRASTRUCTURE = 3
 INTERRUPTED = 130
+
+
+class Ended(KeyboardInterrupt):
+    """SIGTERM or SIGHUP came: like Ctrl-C, and the exit status names the signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.status = 128 + number
+
 
 _STATUS_OF: tuple[tuple[type[BaseException], int], ...] = (
     (UsageError, USAGE),
@@ -71,8 +81,22 @@ def report_error(error: BaseException) -> int:
     return exit_status(error)
 
 
+def on_signals() -> None:
+    """SIGTERM and SIGHUP end the process as Ctrl-C does: what runs is killed, what was made for a while removed."""
+
+    def end(number: int, frame: object) -> None:
+        raise Ended(number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # nohup and its like have it ignored, and mean it
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, end)
+
+
 def exit_status(error: BaseException) -> int:
     """The exit status that an error of this class ends the process with."""
+    if isinstance(error, Ended):
+        return error.status
     return next((status for kind, status in _STATUS_OF if isinstance(error, kind)), INFRASTRUCTURE)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from warpsmith.cli.errors import INFRASTRUCTURE, OTHER_VERDICT, PASSED, guarded
+from warpsmith.cli.errors import guarded
 from warpsmith.cli.options import DebugOption, DeviceOption, JsonOption, RulesOption, choose
 from warpsmith.errors import UsageError
 
@@ -43,7 +43,7 @@ def judge(
     chosen_device = wiring.device(device)
     wiring.require_judge_extra()
     # stdout carries the answer alone, whatever a library prints
-    with contextlib.redirect_stdout(sys.stderr), reporter() as progress:
+    with contextlib.redirect_stdout(sys.stderr), reporter(chosen_device) as progress:
         bench = wiring.bench(chosen_device, progress.phase)
         settings = JudgeSettings(device=chosen_device, rules=chosen_rules, checks=checks)
         verdict = bench.judge.judge(the_task, the_submission, settings)
@@ -54,4 +54,6 @@ def judge(
 
 def status_of(status: str) -> int:
     """The exit status for a verdict's status."""
-    return {"passed": PASSED, "infrastructure": INFRASTRUCTURE}.get(status, OTHER_VERDICT)
+    from warpsmith.types import STATUS_TABLE, Status
+
+    return STATUS_TABLE[Status(status)].exit_code

@@ -14,12 +14,13 @@ import typer
 from warpsmith import __version__
 from warpsmith.cli.errors import OTHER_VERDICT, PASSED, guarded
 from warpsmith.cli.options import DebugOption, DeviceOption, JsonOption, RulesOption, choose
+from warpsmith.errors import TaskRefusedError
 
 if TYPE_CHECKING:
     from warpsmith.cli.progress import Reporter
     from warpsmith.report import EpisodeRecords
     from warpsmith.store import Manifest
-    from warpsmith.types import Task, Turn, Verdict
+    from warpsmith.types import Device, Task, Turn, Verdict
     from warpsmith.types.protocols import JudgeSettings, Policy
 
 RUNS_FOLDER = "runs"
@@ -53,6 +54,7 @@ def optimize(
     chosen_device = wiring.device(device)
     wiring.require_judge_extra()
     chosen_policy = wiring.POLICIES[policy]()
+    unfit: tuple[str, ...] = ()
     # stdout carries the answer alone, whatever a library prints
     with contextlib.redirect_stdout(sys.stderr), reporter(chosen_device) as progress:
         task = original
@@ -62,8 +64,23 @@ def optimize(
         manifest = _manifest(task, chosen_policy, settings)
         folder = out or Path(RUNS_FOLDER) / f"{_slug(task.name)}-{_run_key(manifest)[:8]}"
         records, fresh = _run(folder, manifest, original, task, chosen_policy, settings, progress)
+        if not any(turn.submission_hash for turn in records.episode.turns):
+            unfit = _unfit(task, chosen_device, progress)
+    if unfit:
+        raise TaskRefusedError(f"the task is unfit to be judged: {unfit[0]}", hint="see warpsmith check")
     _print_result(records, folder, fresh=fresh, as_json=as_json)
     return _exit_status(records)
+
+
+def _unfit(task: "Task", device: "Device", progress: "Reporter") -> tuple[str, ...]:
+    """What makes a task unfit that no judgement has looked at, since the policy submitted nothing."""
+    from warpsmith.cli import wiring
+    from warpsmith.judge.check import TaskChecker
+    from warpsmith.types import CheckSettings
+
+    progress.phase("check", "the policy submitted nothing: looking at the task itself")
+    (found,) = TaskChecker(wiring.pool()).check([task], CheckSettings(device=device, compile=False))
+    return found.problems
 
 
 def _fit_simulator(original: "Task", progress: "Reporter") -> "Task":

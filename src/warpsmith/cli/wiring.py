@@ -14,7 +14,7 @@ from warpsmith.types import Device, Phase, Target
 
 if TYPE_CHECKING:
     from warpsmith.gpu.devices import GpuInfo
-    from warpsmith.types.protocols import Compiler, Judge, Policy
+    from warpsmith.types.protocols import Compiler, GpuPool, Judge, Policy
 
 AUTO = "auto"
 
@@ -93,26 +93,32 @@ def _gpus() -> "tuple[GpuInfo, ...]":
     return visible_gpus(list_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
+def pool() -> "GpuPool":
+    """This machine's pool."""
+    from warpsmith.gpu import LocalPool
+    from warpsmith.sandbox.process import Tree
+
+    return LocalPool(Tree)
+
+
 def bench(
-    device: Device, progress: Callable[[Phase, str], None], *, ahead: bool = False, pool: str = "local"
+    device: Device, progress: Callable[[Phase, str], None], *, ahead: bool = False, place: str = "local"
 ) -> Bench:
     """What judges on `device`, by way of the pool of this name. Raises InfrastructureError.
 
     `ahead`: there will be several judgements, so the next one's processes start while something else is done.
     """
-    return POOLS[pool](device, progress, ahead)
+    return POOLS[place](device, progress, ahead)
 
 
 def _local(device: Device, progress: Callable[[Phase, str], None], ahead: bool) -> Bench:
     from warpsmith.compile import LocalCompiler
-    from warpsmith.gpu import LocalPool
     from warpsmith.judge.service import LocalJudge
     from warpsmith.sandbox import best_available
-    from warpsmith.sandbox.process import Tree
 
     arch = _gpus()[0].arch if device is Device.CUDA else ""
     compiler, sandbox = LocalCompiler(), best_available()
-    judge = LocalJudge(LocalPool(Tree), compiler, sandbox, arch=arch, ahead=ahead, progress=progress)
+    judge = LocalJudge(pool(), compiler, sandbox, arch=arch, ahead=ahead, progress=progress)
     if ahead:
         judge.prepare(device)
     return Bench(judge, compiler, Target(device=device, arch=arch), sandbox.name)

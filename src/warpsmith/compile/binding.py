@@ -33,11 +33,12 @@ _take_error = _library.{take_error}
 _take_error.argtypes = (_ctypes.c_char_p, _ctypes.c_ulong)
 _take_error.restype = _ctypes.c_int
 _refused = (AttributeError, TypeError, RuntimeError)
+_errors = {{}}
 
 
-def _fail(symbol):
+def _fail(symbol, code):
     text = _message.value.decode(errors="replace")
-    raise RuntimeError(f"{{symbol}}: {{text}}")
+    raise _errors.get(code, RuntimeError)(f"{{symbol}}: {{text}}")
 
 
 def _check_number(where, value, kind, low, high):
@@ -69,6 +70,11 @@ def _check_tensor(where, value, dtype, alignment):
 
 _EXPLAIN = {
     Device.SIM: '''
+from warpsmith.errors import SubmissionUnsupportedError as _Unsupported
+
+_errors[801] = _Unsupported  # cudaErrorNotSupported
+
+
 def _explain(function, arguments, values):
     """Raises TypeError or ValueError for the first argument that does not fit."""
     name = function.__name__
@@ -148,8 +154,8 @@ def {name}({signature}):
         )
     except (_ctypes.ArgumentError, _struct.error):
         return _explain({name}, _{symbol}_arguments, ({values}))
-    if _take_error(_message, 2048):
-        _fail("{symbol}")
+    if failed := _take_error(_message, 2048):
+        _fail("{symbol}", failed)
 """
 
 _CHECK = """\
@@ -251,7 +257,7 @@ def _function_name(name: str) -> str:
 def _python_names(parameters: Iterable[Parameter]) -> list[str]:
     """Argument names, changed where Python keeps the word for itself or the generated code uses it."""
     names: list[str] = []
-    taken = {"device", "fits", "None"}
+    taken = {"device", "failed", "fits", "None"}
     for parameter in parameters:
         name = parameter.name.lstrip("_") or "arg"
         if name[0].isdigit():

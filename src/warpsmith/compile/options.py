@@ -43,9 +43,26 @@ def nvcc_flags(files: Mapping[str, str]) -> tuple[str, ...]:
     if not isinstance(flags, list) or not all(isinstance(flag, str) for flag in flags):
         raise CompileFailedError(f"{SETTINGS_FILE}: nvcc_flags must be a list of strings")
     for flag in flags:
-        if not _ALLOWED.fullmatch(flag):
+        if not is_allowed(flag):
             raise CompileFailedError(f"{SETTINGS_FILE}: nvcc flag {flag!r} is not allowed")
     return tuple(flags)
+
+
+def is_allowed(flag: str) -> bool:
+    """Whether a submission may give this flag to nvcc."""
+    return _ALLOWED.fullmatch(flag) is not None
+
+
+def standard(flag: str) -> int | None:
+    """The year of a flag such as `-std=c++17`, else None."""
+    match = re.fullmatch(r"--?std=(?:c|gnu)\+\+(14|17|20|2a|23|2b)", flag)
+    return int({"2a": "20", "2b": "23"}.get(match[1], match[1])) if match else None
+
+
+def raised(flags: tuple[str, ...], least: str) -> tuple[str, ...]:
+    """`flags` without those that ask for an older standard than `least` (such as `c++20`): headers need that."""
+    year = standard(f"-std={least}") or 0
+    return tuple(flag for flag in flags if (standard(flag) or year) >= year)
 
 
 def merged(defaults: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:

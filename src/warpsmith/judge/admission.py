@@ -1,14 +1,17 @@
 """Is a task fit to be judged at all? What would let anything pass is refused; what weakens it is flagged."""
 
-from collections.abc import Callable
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from warpsmith.errors import TaskRefusedError
-from warpsmith.judge import gates, values
+from warpsmith.judge import gates, moments, values, weights
 from warpsmith.judge.reference import Reference
+from warpsmith.judge.seeding import seed_all
 
 REPEATS = gates.TOLERANCE / 100
 """Two unseeded runs must agree within this."""
@@ -17,6 +20,8 @@ SAME = 1e-6
 JITTER = 2.0**-20
 """Relative change of the inputs that no honest computation can be asked to resolve in float32."""
 _SEEDS = (101, 202, 303)
+_FORWARD_SEED = 404
+_RECURRENT = (torch.nn.RNNBase, torch.nn.RNNCellBase)
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,10 @@ class Admission:
     """For each input tensor, in order: does changing it alone change the output?"""
     rounding_noise: bool = False
     """The output turns over with the inputs' last bits: no other honest computation can meet the scale gate."""
+    draws: bool = False
+    """forward draws random numbers: it repeats only under one seed."""
+    returns_state: frozenset[int] = frozenset()
+    """Outputs, by their place, that share memory with the model's own state."""
 
 
 @dataclass
@@ -37,6 +46,8 @@ class _Findings:
     flags: list[str] = field(default_factory=list)
     matter: list[bool] = field(default_factory=list)
     noise: bool = False
+    draws: bool = False
+    returns_state: frozenset[int] = frozenset()
 
 
 def admit(reference: Reference, model: torch.nn.Module) -> Admission:
@@ -50,7 +61,7 @@ def admit(reference: Reference, model: torch.nn.Module) -> Admission:
 def examine(reference: Reference, model: torch.nn.Module) -> Admission:
     """Runs the reference a few times and says what is wrong with the task; stops at the first problem.
 
-    For n input tensors: 4 forwards where n is 1, else 4 + n; up to 3 more where the output seems not to
+    For n input tensors: 5 forwards where n is 1, else 5 + n; up to 3 more where the output seems not to
     depend on its inputs. Holds at most two sets of inputs and two outputs (three sets where forward changes
     its inputs). Raises TaskUnsupportedError where memory does not suffice.
     """
@@ -59,7 +70,10 @@ def examine(reference: Reference, model: torch.nn.Module) -> Admission:
         _Examination(reference, model, found).run()
     except TaskRefusedError as e:
         found.problems.append(str(e))
-    return Admission(tuple(found.problems), tuple(found.flags), tuple(found.matter), found.noise)
+    return Admission(
+        tuple(found.problems), tuple(found.flags), tuple(found.matter),
+        found.noise, found.draws, found.returns_state,
+    )  # fmt: skip
 
 
 class _Examination:
@@ -77,20 +91,25 @@ class _Examination:
             if not tensor.numel():
                 raise TaskRefusedError(f"{name} has no elements (shape {list(tensor.shape)})")
         copy = [t.clone() for t in self.base]
-        self.output = self._forward(copy)
-        self.changes_inputs = not all(map(gates.identical, self.base, copy))
+        seed_all(_FORWARD_SEED)
+        before = _generators()
+        self.output = self._forward(copy, seed=None)
+        self.found.draws = before != _generators()
+        self.changes_inputs = not all(map(moments.identical, self.base, copy))
         if not self.changes_inputs:
             # The output may share memory with the inputs it was made from.
             self.base = copy
         del copy
         self._check_output()
+        self.found.returns_state = weights.returned(self.output, self.model)
+        self._check_memory()
         self._check_repeats()
         self._check_draws()
         self._check_each_input()
         self._check_jitter()
 
-    def _forward(self, tensors: list[torch.Tensor]) -> Any:
-        return self.reference.forward(self.model, values.unflatten(self.spec, tensors), seed=None)
+    def _forward(self, tensors: list[torch.Tensor], *, seed: int | None = _FORWARD_SEED) -> Any:
+        return self.reference.forward(self.model, values.unflatten(self.spec, tensors), seed=seed)
 
     def _base_copy(self) -> list[torch.Tensor]:
         return [t.clone() for t in self.base] if self.changes_inputs else list(self.base)
@@ -117,12 +136,32 @@ class _Examination:
             self.found.flags.append("an input handed back unchanged passes")
 
     def _check_repeats(self) -> None:
-        again = self._compare(self._forward(self._base_copy()), REPEATS)
+        again = self._compare(self._forward(self._base_copy(), seed=None), REPEATS)
         # The paper gate would let a tiny output be wholly random.
-        if not again.scale_gate:
+        if again.scale_gate:
+            return
+        if not (self.found.draws and _is_recurrent(self.model)):
             raise TaskRefusedError(
                 f"random reference: two runs on the same inputs differ ({again.describe()})"
             )
+        alike = self._compare(self._forward(self._base_copy()), REPEATS)
+        if not alike.scale_gate:
+            raise TaskRefusedError(
+                f"random reference: two runs from the same seed differ ({alike.describe()})"
+            )
+        self.found.flags.append(
+            "forward draws a state that its output depends on: seeded alike on both sides"
+        )
+
+    def _check_memory(self) -> None:
+        """Memory that nothing has written must not reach the output: filled with NaN, it shows."""
+        with _filled_memory():
+            try:
+                filled = self._compare(self._forward(self._base_copy()), gates.TOLERANCE)
+            except TaskRefusedError:
+                return
+        if not filled.scale_gate and filled.problem is not None:
+            raise TaskRefusedError(f"the output holds memory that nothing has written ({filled.describe()})")
 
     def _check_draws(self) -> None:
         """Different inputs must give outputs that can be told apart, and should by the gates."""
@@ -171,9 +210,9 @@ class _Examination:
 
     def _matters(self, i: int) -> bool:
         other = self._drawn(_SEEDS[1])[i]
-        if gates.identical(other, self.base[i]):
+        if moments.identical(other, self.base[i]):
             other = _altered(other)
-            if gates.identical(other, self.base[i]):
+            if moments.identical(other, self.base[i]):
                 return True
         mixed = self._base_copy()
         mixed[i] = other
@@ -190,6 +229,40 @@ class _Examination:
         if not self._compare(jittered, gates.TOLERANCE).scale_gate:
             self.found.noise = True
             self.found.flags.append("the output is rounding noise: it turns over with the inputs' last bits")
+
+
+def _is_recurrent(model: torch.nn.Module) -> bool:
+    """True where a random state is a state: noise added by any other model is part of its result."""
+    return any(isinstance(module, _RECURRENT) for module in model.modules())
+
+
+def _generators() -> list[bytes]:
+    """The state of torch's generators, which every draw changes."""
+    states = [torch.get_rng_state()]
+    if torch.cuda.is_initialized():
+        states.append(torch.cuda.get_rng_state())
+    return [bytes(state.tolist()) for state in states]
+
+
+@contextlib.contextmanager
+def _filled_memory() -> Iterator[None]:
+    """Whatever `torch.empty` gives is NaN, or the largest integer.
+
+    Operators without a deterministic form still run.
+    """
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    # Not torch.use_deterministic_algorithms, which loads the compiler for a second.
+    switch = torch._C._set_deterministic_algorithms
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        switch(True, warn_only=True)
+        try:
+            yield
+        finally:
+            switch(before[0], warn_only=before[1])
 
 
 def _floating(t: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:

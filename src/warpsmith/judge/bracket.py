@@ -14,12 +14,11 @@ from dataclasses import dataclass
 
 import torch
 
-from warpsmith.errors import WrongResultError
-from warpsmith.judge import gates, moments, values
+from warpsmith.judge import gates
 from warpsmith.judge.clock import calls_per_bracket, late_ms
-from warpsmith.judge.exchange import InputBuffers, OutputReader, Outputs
+from warpsmith.judge.exchange import InputBuffers, OutputReader
 from warpsmith.judge.process import Request, RunnerProcess
-from warpsmith.judge.reference import Reference
+from warpsmith.judge.verifier import Call, Draw, Verifier
 
 NULL_BRACKETS = 20
 PROBED_CALLS = 8
@@ -42,16 +41,22 @@ class Bracket:
 
 
 class Bench:
-    """Brackets of runners on one reference. `model` is the reference with the weights in force."""
+    """Brackets of runners on one reference.
 
-    def __init__(self, reference: Reference, model: torch.nn.Module, device: str):
-        self.reference, self.model, self.device = reference, model, device
+    `draws`: forward draws random numbers. Both sides can repeat them only from a seed set just before the call, so
+    a bracket holds one call. `kept`: outputs, by their place, that are the model's own state and stay unpoisoned.
+    """
+
+    def __init__(
+        self, verifier: Verifier, device: str, *, draws: bool = False, kept: frozenset[int] = frozenset()
+    ):
+        self.verifier, self.device = verifier, device
+        self.reference, self.model = verifier.reference, verifier.model
+        self._draws, self._kept = draws, kept
         self.cuda = device == "cuda"
         self._buffers: InputBuffers | None = None
         self._readers: dict[str, OutputReader] = {}
         self._turn = 0
-        self.rounding = 0.0
-        """Largest rounding error of the reference that a comparison had to allow for."""
         self._flush: torch.Tensor | None = None
         self._probe = torch.zeros(1, device=device)
 
@@ -63,25 +68,38 @@ class Bench:
         op: str = "call",
         calls: int = 1,
         verify: bool = True,
+        call: Call | None = None,
     ) -> Bracket:
-        """One bracket. Raises the errors of RunnerProcess, and WrongResultError where an input was changed."""
-        seeds = [(secrets.randbits(62), secrets.randbits(62)) for _ in range(calls)]
-        for i, (seed, _) in enumerate(seeds):
-            inputs = self.reference.draw_inputs(seed)
+        """One bracket, of `call` where that is given.
+
+        Raises the errors of RunnerProcess, and WrongResultError where an input was changed.
+        """
+        wanted = [call or self.fresh() for _ in range(calls)]
+        for i, one in enumerate(wanted):
+            inputs = one.inputs()
             if i == 0:
                 self._share(runner, inputs, calls)
             self._buffers.write(i, inputs)
             del inputs
-        raw_ms = self._clocked(runner, runner.request(op, calls=calls), timeout_s)
+        raw_ms = self._clocked(
+            runner, runner.request(op, calls=calls), timeout_s, seed=wanted[0].forward_seed
+        )
         start = time.perf_counter_ns()
         answer = runner.ask("describe", timeout_s)
         describing_ms = (time.perf_counter_ns() - start) / 1e6
-        outputs = self._readers[runner.name].read(answer, calls)
+        outputs = self._readers[runner.name].read(answer, calls, self._kept)
         raw_ms += late_ms(describing_ms, outputs.tensors)
-        found = [self._verify(outputs, i, *seeds[i]) for i in _secret_choice(calls)] if verify else []
+        found = [
+            self.verifier.verify(wanted[i], outputs.calls[i], self._buffers.views(i))
+            for i in (_secret_choice(calls) if verify else ())
+        ]
         outputs.poison(self._turn)
         self._turn += 1
         return Bracket(raw_ms, calls, outputs.device_ms, tuple(found), answer)
+
+    def fresh(self, draw: Draw | None = None, *, paper: bool = True) -> Call:
+        """A call on inputs never used before, drawn as the task draws them or by `draw`."""
+        return Call(draw or self.reference.draw_inputs, secrets.randbits(62), secrets.randbits(62), paper)
 
     def null_ms(self, runner: RunnerProcess) -> float:
         """Median cost in ms of the bracket alone. Only asked of a process that runs no candidate, after a `run`."""
@@ -94,7 +112,7 @@ class Bench:
         first = self.run(runner, timeout_s, verify=verify)
         most = self._most_calls()
         probed = min(PROBED_CALLS, most)
-        if not self.cuda or probed < 2 or calls_per_bracket(first.raw_ms) == 1:
+        if not self.cuda or self._draws or probed < 2 or calls_per_bracket(first.raw_ms) == 1:
             return 1
         self.run(runner, timeout_s, calls=probed, verify=verify)
         several = self.run(runner, timeout_s, calls=probed, verify=verify)
@@ -115,10 +133,13 @@ class Bench:
             self._buffers.attach(runner, ANSWER_TIMEOUT_S)
             self._readers[runner.name] = OutputReader(self._buffers)
 
-    def _clocked(self, runner: RunnerProcess, request: Request, timeout_s: float) -> float:
-        """Milliseconds from sending `request`, everything settled, until it is answered and the GPU is idle."""
+    def _clocked(self, runner: RunnerProcess, request: Request, timeout_s: float, *, seed: int = 0) -> float:
+        """Milliseconds from sending `request`, everything settled, until it is answered and the GPU is idle.
+
+        The runner's generators are seeded with `seed` before the clock starts, as the reference's will be.
+        """
         self._flush_l2()
-        runner.ask("arm", timeout_s)
+        runner.ask("arm", timeout_s, seed=seed)
         start = time.perf_counter_ns()
         runner.post(request)
         data = runner.receive_raw(timeout_s)
@@ -139,34 +160,6 @@ class Bench:
         # Read, not written: dirty lines would be written back inside the timed region.
         self._flush.amax()
         torch.cuda.synchronize()
-
-    def _verify(self, outputs: Outputs, i: int, input_seed: int, forward_seed: int) -> gates.Comparison:
-        inputs = self.reference.draw_inputs(input_seed)
-        tensors = values.flatten(inputs)[1]
-        versions = [t._version for t in tensors]
-        expected = self.reference.forward(self.model, inputs, seed=forward_seed)
-        found = gates.compare(expected, outputs.calls[i])
-        if found.scale_gate and not found.paper_gate:
-            found = self._with_rounding(found, expected, outputs.calls[i], input_seed, forward_seed)
-        for j, (drawn, shared) in enumerate(zip(tensors, self._buffers.views(i), strict=True)):
-            if drawn._version == versions[j]:
-                if not moments.identical(drawn, shared):
-                    raise WrongResultError(f"input {j} was changed, which the reference does not do")
-            elif not gates.compare(drawn, shared).passed:
-                raise WrongResultError(f"input {j} is not changed as the reference changes it")
-        return found
-
-    def _with_rounding(
-        self, found: gates.Comparison, expected: object, actual: object, input_seed: int, forward_seed: int
-    ) -> gates.Comparison:
-        """The comparison with the reference's own rounding error allowed for, where float64 can tell it."""
-        inputs = self.reference.draw_inputs(input_seed)
-        oracle = self.reference.oracle(self.model, inputs, seed=forward_seed)
-        rounding = None if oracle is None else gates.rounding_errors(expected, oracle)
-        if rounding is None:
-            return found
-        self.rounding = max(self.rounding, *rounding)
-        return gates.compare(expected, actual, rounding=rounding)
 
     def _most_calls(self) -> int:
         per_call = max(self._buffers.set_bytes, self.reference.output_bytes(self.model, self._draw()))

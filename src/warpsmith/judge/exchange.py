@@ -6,6 +6,7 @@ import torch
 
 from warpsmith.errors import CandidateCrashedError, WrongResultError
 from warpsmith.judge import memory, values
+from warpsmith.judge.distributions import memory_key
 from warpsmith.judge.layout import TensorLayout, pack
 from warpsmith.judge.process import RunnerProcess
 
@@ -37,14 +38,14 @@ class InputBuffers:
         self.device = device
         self.sets = sets
         self.spec, tensors = values.flatten(inputs)
-        self.layouts, self.set_bytes = pack(tensors)
+        self.layouts, self.set_bytes = _places(tensors)
         self.buffer = memory.new_buffer(device, self.set_bytes * sets)
         self.arena = memory.new_buffer(device, arena_bytes) if device == "cpu" else None
 
     def fits(self, inputs: list, sets: int) -> bool:
         """True where this many sets like `inputs` (structure, shapes, dtypes) have room."""
         spec, tensors = values.flatten(inputs)
-        return sets <= self.sets and spec == self.spec and pack(tensors)[0] == self.layouts
+        return sets <= self.sets and spec == self.spec and _places(tensors)[0] == self.layouts
 
     def views(self, index: int) -> list[torch.Tensor]:
         """The shared tensors of one set."""
@@ -80,14 +81,19 @@ class OutputReader:
         self._buffers = buffers
         self._imports = memory.CudaImports()
 
-    def read(self, answer: dict, calls: int) -> Outputs:
-        """The outputs of `calls` calls. Raises CandidateCrashedError for a malformed answer."""
+    def read(self, answer: dict, calls: int, kept: frozenset[int] = frozenset()) -> Outputs:
+        """The outputs of `calls` calls. Raises CandidateCrashedError for a malformed answer.
+
+        `kept`: places, among one call's outputs, of what is not to be poisoned.
+        """
         tensors, regions = [], []
         try:
-            for entry in answer["tensors"]:
+            entries = answer["tensors"]
+            each = max(1, len(entries) // calls)
+            for i, entry in enumerate(entries):
                 tensor, region = self._one(entry)
                 tensors.append(tensor)
-                regions += [region] if region is not None else []
+                regions += [region] if region is not None and i % each not in kept else []
             value = values.unflatten(answer["spec"], tensors)
             if not isinstance(value, list) or len(value) != calls:
                 raise ValueError("not one output a call")
@@ -122,3 +128,11 @@ class OutputReader:
         else:
             raise ValueError("an output lies nowhere")
         return layout.of(whole), whole[layout.offset : layout.offset + layout.extent_bytes()]
+
+
+def _places(tensors: list[torch.Tensor]) -> tuple[list[TensorLayout], int]:
+    """`pack`, with one place for a tensor that is passed more than once: what is one to the task stays one."""
+    own: dict[tuple, int] = {}
+    which = [own.setdefault(memory_key(t), len(own)) for t in tensors]
+    layouts, size = pack([tensors[which.index(i)] for i in range(len(own))])
+    return [layouts[i] for i in which], size

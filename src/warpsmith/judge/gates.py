@@ -14,13 +14,13 @@ their own size and a large common offset hides nothing:
 
 The paper's gate is absolute, so on large outputs that cancel (a sum of 10^8 products near zero) no fp32
 implementation meets it, the reference included. Where the reference's own rounding error is known (against
-float64), four times its largest value is added to the paper's gate; the scale-aware gate never moves.
+float64), four times its largest value is added to the paper's gate. The scale-aware gate is never finer than what
+TF32 resolves of the task: `judge.verifier` says when it is widened.
 
 Integers, bools and strings are exact. Floats of every width are compared in float64. Where the reference is
 NaN or infinite, the actual value must be the same; statistics are taken over its finite elements.
 """
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,8 @@ from typing import Any
 
 import torch
 
-from warpsmith.judge import values
+from warpsmith.judge import moments, values
+from warpsmith.judge.moments import Summary
 
 TOLERANCE = 1e-2
 ROUNDING_FACTOR = 4.0
@@ -36,12 +37,7 @@ ROUNDING_FACTOR = 4.0
 CENTRED_BELOW = 0.1
 CENTRED_COUNT = 16
 ACCUMULATOR_UNITS = 64
-# Elements at a time, about 48 bytes of temporaries each. On a CPU they stay in its cache and on one thread:
-# waiting for a second thread costs more than it brings as soon as the cores are shared.
-_CHUNK = {"cpu": 1 << 15}
-_CHUNK_DEVICE = 1 << 22
 _HALF_SUBNORMAL = 2.0**-24
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True)
@@ -80,35 +76,20 @@ class Comparison:
         return text
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Statistics of one tensor: element counts, and moments over its finite elements."""
-
-    count: int
-    finite: int
-    mean: float
-    rms: float
-    largest: float
-
-    @property
-    def std(self) -> float:
-        """Spread about the mean."""
-        # Factored, so that no square overflows.
-        return math.sqrt(max(self.rms - abs(self.mean), 0.0)) * math.sqrt(self.rms + abs(self.mean))
-
-
 def compare(
     expected: object,
     actual: object,
     *,
     tolerance: float = TOLERANCE,
-    rounding: Sequence[float] | None = None,
+    paper_slack: Sequence[float] | None = None,
+    scale_slack: Sequence[float] | None = None,
 ) -> Comparison:
     """Compares nested values of tensors, numbers and strings under both gates.
 
-    `rounding` is what `rounding_errors` gave for `expected`. `tolerance` replaces 1e-2 throughout, but is never
-    finer than one rounding unit of an output's dtype. Raises UnsupportedValue if `expected` holds something the
-    judge cannot take, and torch.OutOfMemoryError where even 256 MiB of temporaries do not fit.
+    Each gate is widened by its slack, one number for each tensor or number in `expected`. `tolerance` replaces
+    1e-2 throughout, but is never finer than one rounding unit of an output's dtype. Raises UnsupportedValue if
+    `expected` holds something the judge cannot take, and torch.OutOfMemoryError where even 256 MiB of temporaries
+    do not fit.
     """
     expected_spec, expected_tensors = values.flatten(expected)
     pairs: list[tuple[str, torch.Tensor, torch.Tensor]] = []
@@ -120,25 +101,26 @@ def compare(
             pairs.append((path, e, a))
     except (values.UnsupportedValue, _MismatchError) as e:
         return Comparison(False, False, rel=math.inf, max_abs=math.inf, problem=str(e))
-    slack = [ROUNDING_FACTOR * r for r in rounding or [0.0] * len(pairs)]
-    parts = zip(pairs, slack, strict=True)
-    return _merge([_compare_tensors(path, e, a, tolerance, s) for (path, e, a), s in parts if e.numel()])
+    none = [0.0] * len(pairs)
+    parts = zip(pairs, paper_slack or none, scale_slack or none, strict=True)
+    return _merge([_compare_tensors(path, e, a, tolerance, *s) for (path, e, a), *s in parts if e.numel()])
 
 
-def rounding_errors(expected: object, oracle: object) -> list[float] | None:
-    """Largest |expected - oracle| of each tensor or number in `expected`; `oracle` is the same in float64.
+def largest_errors(expected: object, other: object, *, paper: bool = False) -> list[float] | None:
+    """Largest |expected - other| of each tensor or number in `expected`; `other` may be wider, such as float64.
 
-    None where the two differ in structure or by more than the scale-aware gate: then one is no oracle of the other.
+    None where the two differ in structure or by more than the scale-aware gate (the paper's, with `paper`): then
+    one is no measure of the other.
     """
     expected_spec, expected_tensors = values.flatten(expected)
     found = []
     try:
-        oracle_spec, oracle_tensors = values.flatten(oracle)
-        for path, e_leaf, o_leaf in _leaves(expected_spec, oracle_spec, "out"):
-            e, o = _tensor_of(e_leaf, expected_tensors), _tensor_of(o_leaf, oracle_tensors)
+        other_spec, other_tensors = values.flatten(other)
+        for path, e_leaf, o_leaf in _leaves(expected_spec, other_spec, "out"):
+            e, o = _tensor_of(e_leaf, expected_tensors), _tensor_of(o_leaf, other_tensors)
             _same_form(path, e, o.to(e.dtype))
-            part = _compare_tensors(path, e, o, TOLERANCE, 0.0) if e.numel() else None
-            if part is not None and (part.scale_bad or part.problem):
+            part = _compare_tensors(path, e, o, TOLERANCE, 0.0, 0.0) if e.numel() else None
+            if part is not None and (part.problem or (part.paper_bad if paper else part.scale_bad)):
                 return None
             found.append(part.max_abs if part is not None else 0.0)
     except (values.UnsupportedValue, _MismatchError):
@@ -146,22 +128,11 @@ def rounding_errors(expected: object, oracle: object) -> list[float] | None:
     return found
 
 
-def identical(expected: torch.Tensor, actual: torch.Tensor) -> bool:
-    """True where dtype, shape and every bit are the same. Bounded memory, one device synchronisation."""
-    if expected.dtype != actual.dtype or expected.shape != actual.shape:
-        return False
-    e, a = _real(expected), _real(actual).to(expected.device)
-    bits = _BITS[e.element_size()]
-    blocks = list(_blocks(e.shape, _CHUNK_DEVICE))
-    rows = [(e[b].contiguous().view(bits) == a[b].contiguous().view(bits)).all() for b in blocks]
-    return bool(torch.stack(rows).all())
-
-
 def summarise(value: object) -> list[Summary]:
     """Statistics of every tensor and number in a nested value, in order. One device synchronisation each."""
     spec, tensors = values.flatten(value)
     leaves = [_tensor_of(leaf, tensors) for _, leaf, _ in _leaves(spec, spec, "out")]
-    return [_summary(_real(t)) for t in leaves]
+    return [moments.summary(moments.real(t)) for t in leaves]
 
 
 class _MismatchError(Exception):
@@ -239,25 +210,27 @@ class _Gate:
     rtol: float
 
 
-def _compare_tensors(path: str, e: torch.Tensor, a: torch.Tensor, tolerance: float, slack: float) -> _Part:
+def _compare_tensors(
+    path: str, e: torch.Tensor, a: torch.Tensor, tolerance: float, paper_slack: float, scale_slack: float
+) -> _Part:
     is_complex = e.dtype.is_complex
-    e, a = _real(e), _real(a)
+    e, a = moments.real(e), moments.real(a)
     exact = not e.dtype.is_floating_point
-    summary = _summary(e)
+    summary = moments.summary(e)
     if exact:
         paper = scale = _Gate(0.0, 0.0, 0.0)
     else:
-        paper = _Gate(0.0, tolerance + slack, tolerance)
-        scale = _scale_gate(summary, e.dtype, tolerance)
+        paper = _Gate(0.0, tolerance + paper_slack, tolerance)
+        scale = _scale_gate(summary, e.dtype, tolerance, scale_slack)
     pure = summary.finite == summary.count
-    chunks = list(_blocks(e.shape, _chunk(e.device)))
+    chunks = list(moments.blocks(e.shape, moments.chunk(e.device)))
     rows = [_block_errors(e[block], a[block], paper, scale, exact, pure) for block in chunks]
     paper_ok, scale_ok, largest, at, norm = zip(*torch.stack(rows).tolist(), strict=True)
     worst = max(range(len(rows)), key=lambda i: math.inf if math.isnan(largest[i]) else largest[i])
     max_abs = math.inf if math.isnan(largest[worst]) else largest[worst]
     count = summary.count
     paper_bad, scale_bad = count - int(sum(paper_ok)), count - int(sum(scale_ok))
-    index = _index(e[chunks[worst]].shape, int(at[worst]), chunks[worst])
+    index = moments.index(e[chunks[worst]].shape, int(at[worst]), chunks[worst])
     named = index[:-1] if is_complex else index
     where = (path + (str(list(named)) if named else "")) if max_abs > 0 else ""
     e_value = a_value = problem = None
@@ -285,7 +258,7 @@ def _relative(error: float, reference: float) -> float:
     return error / reference if reference > 0 and math.isfinite(error / reference) else math.inf
 
 
-def _scale_gate(summary: Summary, dtype: torch.dtype, tolerance: float) -> _Gate:
+def _scale_gate(summary: Summary, dtype: torch.dtype, tolerance: float, slack: float) -> _Gate:
     info = torch.finfo(dtype)
     unit = info.eps
     if info.bits >= 16:
@@ -295,8 +268,8 @@ def _scale_gate(summary: Summary, dtype: torch.dtype, tolerance: float) -> _Gate
     tolerance = max(tolerance, unit)
     offset = abs(summary.mean)
     if summary.finite >= CENTRED_COUNT and summary.std < CENTRED_BELOW * offset:
-        return _Gate(summary.mean, tolerance * summary.std + unit * offset + tiny, tolerance)
-    return _Gate(0.0, tolerance * summary.rms + tiny, tolerance)
+        return _Gate(summary.mean, tolerance * summary.std + unit * offset + tiny + slack, tolerance)
+    return _Gate(0.0, tolerance * summary.rms + tiny + slack, tolerance)
 
 
 def _block_errors(
@@ -308,7 +281,7 @@ def _block_errors(
     """
     a = a.to(e.device)
     same = (a == e).reshape(-1) if exact else None
-    e, a = _double(e), _double(a)
+    e, a = moments.double(e), moments.double(a)
     if not pure:
         special = ~torch.isfinite(e)
         match = (a == e) | (torch.isnan(e) & torch.isnan(a))
@@ -330,81 +303,6 @@ def _inside(error: torch.Tensor, e: torch.Tensor, gate: _Gate) -> torch.Tensor:
     """How many elements the gate lets pass; an error that is NaN is inside no gate."""
     magnitude = (e - gate.centre).abs_() if gate.centre else e.abs()
     return (torch.sub(error, magnitude, alpha=gate.rtol) <= gate.atol).sum()
-
-
-def _summary(t: torch.Tensor) -> Summary:
-    """Statistics in one pass; in three where elements are not finite or their squares overflow."""
-    count = t.numel()
-    if not count:
-        return Summary(0, 0, 0.0, 0.0, 0.0)
-    blocks = list(_blocks(t.shape, _chunk(t.device)))
-    totals, norms, largest = zip(*_read(_block_moments(_double(t[b])) for b in blocks), strict=True)
-    mean, rms = math.fsum(totals) / count, math.hypot(*norms) / math.sqrt(count)
-    if math.isfinite(mean) and math.isfinite(rms):
-        return Summary(count, count, mean, rms, max(largest))
-    finite, peaks = zip(*_read(_block_finite(_double(t[b])) for b in blocks), strict=True)
-    n, peak = int(sum(finite)), max(peaks)
-    if not n or not peak:
-        return Summary(count, n, 0.0, 0.0, 0.0)
-    totals, norms, _ = zip(
-        *_read(_block_moments(_zeroed(_double(t[b])).div_(peak)) for b in blocks), strict=True
-    )
-    return Summary(count, n, peak * (math.fsum(totals) / n), peak * (math.hypot(*norms) / math.sqrt(n)), peak)
-
-
-def _read(rows: Iterator[torch.Tensor]) -> list[list[float]]:
-    return torch.stack(list(rows)).tolist()
-
-
-def _block_moments(x: torch.Tensor) -> torch.Tensor:
-    return torch.stack([x.sum(), torch.linalg.vector_norm(x), torch.linalg.vector_norm(x, math.inf)])
-
-
-def _block_finite(x: torch.Tensor) -> torch.Tensor:
-    return torch.stack([torch.isfinite(x).sum().double(), _zeroed(x).abs_().max()])
-
-
-def _zeroed(x: torch.Tensor) -> torch.Tensor:
-    """A copy with zeros for what is not finite."""
-    return torch.where(torch.isfinite(x), x, 0.0)
-
-
-def _real(t: torch.Tensor) -> torch.Tensor:
-    """A complex tensor as pairs of real numbers."""
-    return torch.view_as_real(t.resolve_conj()) if t.dtype.is_complex else t
-
-
-def _double(t: torch.Tensor) -> torch.Tensor:
-    """Flat float64; may share memory with `t`, so it must not be written to."""
-    return t.to(torch.float64, memory_format=torch.contiguous_format).reshape(-1)
-
-
-def _chunk(device: torch.device) -> int:
-    return _CHUNK.get(device.type, _CHUNK_DEVICE)
-
-
-def _blocks(shape: torch.Size, limit: int) -> Iterator[tuple[int | slice, ...]]:
-    """Indices that cut a tensor into blocks of at most `limit` elements, without copying it flat."""
-    if math.prod(shape) <= limit:
-        yield ()
-        return
-    dim = next(d for d in range(len(shape)) if math.prod(shape[d + 1 :]) <= limit)
-    step = max(1, limit // math.prod(shape[dim + 1 :]))
-    for lead in itertools.product(*(range(n) for n in shape[:dim])):
-        for start in range(0, shape[dim], step):
-            yield (*lead, slice(start, start + step))
-
-
-def _index(shape: torch.Size, flat: int, block: tuple[int | slice, ...]) -> tuple[int, ...]:
-    """The index in the whole tensor of element `flat` of a block of `shape`."""
-    within: list[int] = []
-    for size in reversed(shape):
-        flat, i = divmod(flat, size)
-        within.insert(0, i)
-    if not block:
-        return tuple(within)
-    *lead, last = block
-    return (*lead, last.start + within[0], *within[1:])
 
 
 def _merge(parts: list[_Part]) -> Comparison:

@@ -119,6 +119,7 @@ class Referee:
             session.admit(self.folder.task.read_text())
             session.correctness(candidate)
             timed = session.timing(candidate) if self.cuda and self.settings.measure else None
+            session.held_out(candidate)
             candidate.close()
             for mode, runner in runners.items():
                 self._measure_baseline(mode, runner)
@@ -183,7 +184,7 @@ class Referee:
             task_hash=self.job.task_hash, submission_hash=self.job.submission_hash,
             phase=Phase.DONE, detail=detail, error=found.error, paper_gate=found.paper_gate,
             scale_gate=found.scale_gate, checks=tuple(found.checks),
-            notes=(*found.notes, *self.session.rounding_note(), *self.problems), machine=self.machine,
+            notes=(*found.notes, *self.session.closing_notes(), *self.problems), machine=self.machine,
             seconds=dict(found.seconds), **fields,
         )  # fmt: skip
 

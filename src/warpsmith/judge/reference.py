@@ -9,7 +9,6 @@ import contextlib
 import copy
 import hashlib
 import itertools
-import random
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
@@ -17,13 +16,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import psutil
 import torch
 
 from warpsmith.errors import TaskRefusedError, TaskUnreadableError, TaskUnsupportedError
-from warpsmith.judge import layout, values
+from warpsmith.judge import layout, values, weights
+from warpsmith.judge.allocation import AllocationGuard
+from warpsmith.judge.seeding import seed_all
 
 NAMES = ("Model", "get_inputs", "get_init_inputs")
 MAX_INPUTS = 1000
+INPUT_SETS = 3
+"""Held at once: as drawn, as shared with the runner, and as drawn again to compare."""
 
 
 class Reference:
@@ -62,6 +66,16 @@ class Reference:
             raise TaskUnreadableError(f"the task does not define {', '.join(missing)}")
         return cls(module, path, device)
 
+    def require_memory(self) -> None:
+        """TaskUnsupportedError where a few sets of the inputs, as the judge holds them, exceed the host's memory.
+
+        Told from the sizes asked for, before anything that large is allocated: on the CPU running out differs from
+        any other error by nothing but its text, or ends the process. A GPU says so by itself.
+        """
+        if self.device.type == "cpu":
+            with AllocationGuard(psutil.virtual_memory().available // INPUT_SETS):
+                self.draw_inputs(0)
+
     def init_args(self) -> list[Any]:
         """The constructor's arguments; a lone value is wrapped."""
         with _task_code("get_init_inputs()", self._path):
@@ -69,10 +83,14 @@ class Reference:
             return list(found) if isinstance(found, list | tuple) else [found]
 
     def new_model(self, seed: int, init_args: list[Any]) -> torch.nn.Module:
-        """A model with weights drawn from `seed`, in eval mode on the device."""
+        """A model with weights drawn from `seed`, in eval mode on the device.
+
+        Built on the device itself; on the CPU where the task's code forbids it, and where the model holds tensors
+        that its state dict does not carry: another process repeats those from the same seed, on the CPU.
+        """
 
         def build() -> torch.nn.Module:
-            _seed_all(seed)
+            seed_all(seed)
             model = self._module.Model(*init_args)
             if not isinstance(model, torch.nn.Module):
                 raise TaskRefusedError("Model is not a torch.nn.Module")
@@ -80,7 +98,10 @@ class Reference:
 
         if self._builds_here:
             with contextlib.suppress(TaskRefusedError), self._building(), self.device:
-                return build()
+                model = build()
+                if not weights.unsaved(model):
+                    return model
+                del model
             self._builds_here = False
         with self._building():
             return build()
@@ -104,7 +125,7 @@ class Reference:
 
     def _draw(self, seed: int, device: torch.device) -> list[Any]:
         with _task_code("get_inputs()", self._path), torch.no_grad(), device:
-            _seed_all(seed)
+            seed_all(seed)
             inputs = as_input_list(self._module.get_inputs())
         try:
             spec, tensors = values.flatten(inputs, root="inputs", allow_named=False)
@@ -122,7 +143,7 @@ class Reference:
         """
         with _task_code("forward", self._path), torch.no_grad():
             if seed is not None:
-                _seed_all(seed)
+                seed_all(seed)
             output = model(*inputs)
             if self.device.type == "cuda":
                 # A fault in a kernel shows only here.
@@ -181,19 +202,12 @@ def _tensors(value: Any) -> list[torch.Tensor]:
         raise TaskRefusedError(f"the model's output cannot be judged: {e}") from e
 
 
-def _seed_all(seed: int) -> None:
-    torch.manual_seed(seed)
-    random.seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed % (1 << 32))
-
-
 @contextlib.contextmanager
 def _task_code(phase: str, path: Path) -> Iterator[None]:
     """Turns what the task's code raises into the task's errors."""
     try:
         yield
-    except (KeyboardInterrupt, TaskRefusedError):
+    except (KeyboardInterrupt, TaskRefusedError, TaskUnsupportedError):
         raise
     except (torch.OutOfMemoryError, MemoryError) as e:
         raise TaskUnsupportedError(

@@ -15,9 +15,12 @@ from pathlib import Path
 
 import torch
 
+from warpsmith.compile import extensions
 from warpsmith.judge import memory, values
 from warpsmith.judge.channel import Channel, ChannelClosed
 from warpsmith.judge.layout import TensorLayout, layout_of, pack
+from warpsmith.judge.seeding import seed_all
+from warpsmith.sim import order
 
 FOREVER_S = 24 * 3600.0
 TEXT_LIMIT = 2000
@@ -83,6 +86,8 @@ class Runner:
         self.last: list = []
         self.operators: dict[str, int] = {}
         # Bound before the submission is imported, so that replacing torch's attributes changes nothing here.
+        self._seed_all = seed_all
+        self._turn = 0
         self._synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
         self._events: list[torch.cuda.Event] = []
 
@@ -99,12 +104,15 @@ class Runner:
     def load(self, request: dict) -> dict:
         """Import the module, construct the model with the reference's arguments, give it the reference's state."""
         folder, kind = Path(request["folder"]), request["kind"]
+        if kind == "submission":
+            extensions.install(folder)
         module = import_file(folder / ("model_new.py" if kind == "submission" else "task.py"), folder)
         cls = getattr(module, "ModelNew" if kind == "submission" else "Model", None)
         if cls is None:
             raise InterfaceMismatch("model_new.py defines no ModelNew")
         init = torch.load(request["init"], weights_only=False)
-        torch.manual_seed(request["seed"])
+        # The reference's own seed: tensors that no state dict carries are drawn alike.
+        seed_all(request["seed"])
         with torch.no_grad():
             self.model = cls(*init).eval().to(self.device)
         self.weights({"state": request["state"]})
@@ -118,11 +126,16 @@ class Runner:
             self.model.load_state_dict(state)
         except RuntimeError as error:
             raise InterfaceMismatch(str(error)) from error
+        return {}
+
+    def prepare(self, request: dict) -> dict:
+        """Let the model fold or repack the weights it has just been given, where it has a way to."""
         prepare = getattr(self.model, "prepare", None)
         if callable(prepare):
             with torch.no_grad():
                 prepare()
-        return {}
+            self._synchronize()
+        return {"prepared": callable(prepare)}
 
     def buffers(self, request: dict, fds: list[int]) -> dict:
         """Map the shared input buffer (and, on the host, the output arena)."""
@@ -139,11 +152,16 @@ class Runner:
         return {}
 
     def arm(self, request: dict) -> dict:
-        """Drop the last outputs and bring this process's context onto the GPU."""
+        """Drop the last outputs, seed what forward may draw, and bring this process's context onto the GPU."""
         self.last = []
+        self._seed_all(request["seed"])
+        self._turn += 1
         if self.device == "cuda":
             torch.zeros(1, device="cuda")
             self._synchronize()
+        else:
+            # A kernel that lacks a barrier gives other results in another order of threads.
+            order.use(order.ORDERS[self._turn % len(order.ORDERS)])
         return {}
 
     def call(self, request: dict) -> dict:
@@ -174,6 +192,11 @@ class Runner:
         seen = self.operators
 
         class Recorder(TorchDispatchMode):
+            @classmethod
+            def _should_skip_dynamo(cls) -> bool:
+                # Nothing is compiled under this mode, and torch would load its compiler for it: more than a second.
+                return False
+
             def __torch_dispatch__(self, func, types, args=(), kwargs=None):
                 name = str(func)
                 seen[name] = seen.get(name, 0) + 1
@@ -196,6 +219,7 @@ class Runner:
             "device": self.take_device,
             "load": self.load,
             "weights": self.weights,
+            "prepare": self.prepare,
             "arm": self.arm,
             "call": self.call,
             "null": self.null,
@@ -212,7 +236,7 @@ class Runner:
                 self.channel.send({"ok": op, "nonce": request["nonce"], **reply})
             except Exception as error:  # noqa: BLE001 - whatever a model raises is its answer
                 self.channel.send({"nonce": request["nonce"], **failure(op, error)})
-            if op in ("load", "weights"):
+            if op in ("load", "weights", "prepare"):
                 gc.collect()
                 gc.disable()
 
@@ -253,8 +277,8 @@ def main() -> int:
         from warpsmith.sim import preamble
 
         preamble.install()
-        # Fills what torch.empty gives with NaN: what a kernel leaves unwritten cannot be right by chance.
-        torch.use_deterministic_algorithms(True, warn_only=True)
+    # What is loaded by now stays: collecting after each load then takes no time.
+    gc.freeze()
     runner = Runner(channel, "cuda" if device == "cuda" else "cpu")
     channel.send({"ok": "ready", "nonce": ""})
     try:

@@ -1,11 +1,11 @@
 """The judge as others see it: a task and a submission in, one verdict out."""
 
 import contextlib
+import errno
 import json
+import os
 import shutil
-import tempfile
 import threading
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from warpsmith.errors import InfrastructureError, TaskRefusedError, WarpsmithErr
 from warpsmith.judge.job import ENTRY, JobFolder, RefereeJob, RefereeSetup
 from warpsmith.judge.verdict import COMPILE_STATUS, failed
 from warpsmith.sandbox import python_paths
-from warpsmith.store.files import refused, write_atomic
+from warpsmith.store.files import disk_full, refused, write_atomic
 from warpsmith.store.paths import cache_root
+from warpsmith.store.scratch import ScratchFolder
 from warpsmith.types import (
     CompileResult,
     CompileStatus,
@@ -97,7 +98,7 @@ class LocalJudge:
         verdict = _read_verdict(spare.folder, result)
         if verdict is None:
             return failed(
-                _lost(result), Phase.ADMISSION, compile=built, settings=settings,
+                _lost(result, spare.folder.root), Phase.ADMISSION, compile=built, settings=settings,
                 task_hash=task.task_hash, submission_hash=submission.submission_hash,
             )  # fmt: skip
         return verdict.model_copy(update={"compile": built})
@@ -127,12 +128,8 @@ class Spare:
 
     def __init__(self, pool: GpuPool, sandbox: Sandbox, device: Device, scratch: Path | None):
         self.device = device
-        try:
-            root = Path(tempfile.mkdtemp(prefix="warpsmith-judge-", dir=scratch))
-        except OSError as error:
-            raise refused("create a folder in", scratch or Path(tempfile.gettempdir()), error) from error
-        # Also runs when this process ends without closing.
-        self._remove = weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
+        self._scratch = ScratchFolder("warpsmith-judge-", scratch)
+        root = self._scratch.path
         self.folder = JobFolder(root)
         caches = cache_root()
         compile_cache = caches / "torch-compile"
@@ -160,7 +157,7 @@ class Spare:
     def close(self) -> None:
         """End the processes and remove the folder."""
         self.standby.close()
-        self._remove()
+        self._scratch.remove()
 
 
 def _lay_out(
@@ -197,11 +194,13 @@ def _read_verdict(folder: JobFolder, result: JobResult) -> Verdict | None:
         return None
 
 
-def _lost(result: JobResult) -> WarpsmithError:
+def _lost(result: JobResult, root: Path) -> WarpsmithError:
     """Why there is no record."""
     if result.outcome is JobOutcome.COMPLETED:
         # a referee that returns has written its record: only the task's own code can have ended it before
         return TaskRefusedError("the task ended the judge's process (exit status 0)")
+    if disk_full(root):
+        return refused("judge in", root, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     tail = result.log_tail.strip().splitlines()
     why = f": {tail[-1][:300]}" if tail else ""
     return InfrastructureError(f"the judge's process {result.outcome.value.replace('_', ' ')}{why}")

@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 
 import torch
 
-from warpsmith.errors import CandidateTimedOutError, CheatingError, TaskUnsupportedError, WrongResultError
-from warpsmith.judge import admission, gates, operators
+from warpsmith.errors import CandidateTimedOutError, CheatingError, TaskUnsupportedError
+from warpsmith.judge import admission, operators, weights
 from warpsmith.judge.bracket import Bench, Bracket
 from warpsmith.judge.clock import Samples, brackets_wanted
+from warpsmith.judge.correctness import Checks, Tally
 from warpsmith.judge.job import JobFolder, RefereeJob
 from warpsmith.judge.process import RunnerProcess
 from warpsmith.judge.reference import Reference
-from warpsmith.types import CheckOutcome, Device, ErrorStats, Phase, Rules
+from warpsmith.judge.verifier import Call, Verifier
+from warpsmith.types import Device, Phase, Rules
 
 WARMUP_BRACKETS = 2
 COMPILE_TIMEOUT_S = 600.0
@@ -24,15 +26,10 @@ SIM_LARGE_ELEMENTS = 4 << 20
 
 
 @dataclass
-class Findings:
+class Findings(Tally):
     """What is known so far; whatever ends the judgement, this much goes into the verdict."""
 
     phase: Phase = Phase.ADMISSION
-    error: ErrorStats | None = None
-    paper_gate: bool | None = None
-    scale_gate: bool | None = None
-    calls: int = 0
-    checks: list[CheckOutcome] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -44,6 +41,7 @@ class Session:
         self.folder, self.job, self.settings = folder, job, job.settings
         self.cuda = job.settings.device is Device.CUDA
         self.findings = Findings()
+        self.prepare_ms: list[float] = []
         self._report = report
         self._since = time.monotonic()
 
@@ -52,35 +50,46 @@ class Session:
         self._enter(Phase.ADMISSION, "checking the task")
         device = "cuda" if self.cuda else "cpu"
         self.reference = Reference.load(code, self.folder.task, device)
+        self.reference.require_memory()
         init_args = self.reference.init_args()
-        self.model = self.reference.new_model(secrets.randbits(62), init_args)
+        self.seed = secrets.randbits(62)
+        self.model = self.reference.new_model(self.seed, init_args)
         found = admission.admit(self.reference, self.model)
         self.findings.notes += [f"task: {flag}" for flag in found.flags]
         torch.save(init_args, self.folder.share / "init.pt")
-        self.states = [_copy(self.model.state_dict())]
+        self.states = [weights.copied(self.model.state_dict())]
         if self.states[0]:
-            self.states.append(self.reference.new_model(secrets.randbits(62), init_args).state_dict())
+            self.states.append(self._other_weights(init_args))
         for i, state in enumerate(self.states):
             torch.save(state, self._state_path(i))
-        self.bench = Bench(self.reference, self.model, device)
+        verifier = Verifier(self.reference, self.model, noise=found.rounding_noise)
+        self.bench = Bench(verifier, device, draws=found.draws, kept=found.returns_state)
+        self.checks = Checks(self.bench, self.findings, self.settings.call_timeout_s)
 
     def correctness(self, runner: RunnerProcess) -> None:
         """Load the submission; the untimed checks: operators observed once, weights changed half-way."""
         self._enter(Phase.LOAD, "loading the submission")
         runner.await_ready()
         self._load(runner, "submission", str(self.folder.candidate))
+        self._prepare(runner)
         self._enter(Phase.CORRECTNESS, "checking results")
         timeout_s = self.settings.call_timeout_s
         checks = max(5, self.settings.checks)
         try:
-            self._judge_operators(self._checked(self.bench.run(runner, timeout_s, op="observe")))
+            self._judge_operators(self.findings.add(self.bench.run(runner, timeout_s, op="observe")))
             for i in range(checks):
                 if i == checks // 2:
                     self._use_weights(len(self.states) - 1, runner)
-                self._checked(self.bench.run(runner, timeout_s))
+                    self._prepare(runner)
+                self.findings.add(self.bench.run(runner, timeout_s))
+            self.checks.distributions(runner)
         except CandidateTimedOutError as error:
             self._too_large_for_sim(error)
             raise
+
+    def held_out(self, runner: RunnerProcess) -> None:
+        """Shapes and layouts that the task never uses: told, never counted. The runner may not survive it."""
+        self.checks.held_out(runner)
 
     def timing(self, runner: RunnerProcess) -> Samples:
         """Timed brackets of the candidate, on fresh inputs and checked."""
@@ -96,14 +105,24 @@ class Session:
         samples = self._measure(runner, COMPILE_TIMEOUT_S, verify=False)
         return samples, self.bench.null_ms(runner)
 
+    def closing_notes(self) -> tuple[str, ...]:
+        """What is known only at the end."""
+        took = " and ".join(f"{ms:.3g} ms" for ms in self.prepare_ms)
+        return (*self.rounding_note(), *([f"prepare() took {took}, outside the clock"] if took else []))
+
     def rounding_note(self) -> tuple[str, ...]:
-        """What the paper's gate was widened by, if it had to be."""
-        if not self.bench.rounding:
-            return ()
-        return (
-            f"the reference itself is off by up to {self.bench.rounding:.3g} from float64;"
-            f" the paper's gate was widened by {gates.ROUNDING_FACTOR:g} times its rounding error",
-        )
+        """What the gates were widened by, if they had to be."""
+        verifier, notes = self.bench.verifier, []
+        if verifier.rounding:
+            gate = "both gates were" if verifier.noise else "the paper's gate was"
+            notes.append(
+                f"{gate} widened by up to {verifier.rounding:.3g}, a multiple of the reference's own rounding error"
+            )
+        if verifier.unresolved:
+            notes.append(
+                f"the scale-aware gate was widened by up to {verifier.unresolved:.3g}: TF32 resolves no more of it"
+            )
+        return tuple(notes)
 
     def traffic(self) -> tuple[int, int]:
         """Bytes that a call must at least read and write: inputs and state once, outputs once."""
@@ -113,7 +132,7 @@ class Session:
         return read, self.reference.written_bytes(output)
 
     def _measure(self, runner: RunnerProcess, timeout_s: float, *, verify: bool) -> Samples:
-        keep = self._checked if verify else (lambda bracket: bracket)
+        keep = self.findings.add if verify else (lambda bracket: bracket)
         calls = self.bench.choose_calls(runner, timeout_s, verify=False)
         gc.collect()
         gc.disable()
@@ -129,33 +148,35 @@ class Session:
 
     def _load(self, runner: RunnerProcess, kind: str, folder: str) -> None:
         request = {
-            "kind": kind, "folder": folder, "seed": secrets.randbits(62),
+            "kind": kind, "folder": folder, "seed": self.seed,
             "init": str(self.folder.share / "init.pt"), "state": self._state_path(0),
         }  # fmt: skip
         runner.ask("load", self.settings.load_timeout_s, **request)
-        self._use_weights(0)
+        self.model.load_state_dict(self.states[0])
 
-    def _use_weights(self, i: int, runner: RunnerProcess | None = None) -> None:
-        """Give the reference, and a runner, the i-th set of weights."""
+    def _use_weights(self, i: int, runner: RunnerProcess) -> None:
+        """Give the reference and a runner the i-th set of weights."""
         self.model.load_state_dict(self.states[i])
-        if runner is not None:
-            runner.ask("weights", self.settings.load_timeout_s, state=self._state_path(i))
+        runner.ask("weights", self.settings.load_timeout_s, state=self._state_path(i))
+
+    def _prepare(self, runner: RunnerProcess) -> None:
+        """Let a submission fold its new weights, by the referee's clock and apart from every call."""
+        begun = time.perf_counter()
+        answer = runner.ask("prepare", self.settings.load_timeout_s)
+        if answer.get("prepared") is True:
+            self.prepare_ms.append(1e3 * (time.perf_counter() - begun))
+
+    def _other_weights(self, init_args: list) -> weights.State:
+        """A second set, of another seed, and varied where that alone changes nothing while forward stays finite."""
+        other = self.reference.new_model(secrets.randbits(62), init_args)
+        drawn = weights.copied(other.state_dict())
+        varied = weights.varied(self.states[0], drawn, other, secrets.randbits(62))
+        other.load_state_dict(varied)
+        call = Call(self.reference.draw_inputs, secrets.randbits(62), secrets.randbits(62))
+        return drawn if Verifier(self.reference, other, noise=False).usable(call) else varied
 
     def _state_path(self, i: int) -> str:
         return str(self.folder.share / f"state{i}.pt")
-
-    def _checked(self, bracket: Bracket) -> Bracket:
-        """Keep a bracket's comparisons; raise WrongResultError where one fails."""
-        f = self.findings
-        for found in bracket.found:
-            f.calls += 1
-            f.paper_gate = found.paper_gate and f.paper_gate is not False
-            f.scale_gate = found.scale_gate and f.scale_gate is not False
-            if found.problem is None and (f.error is None or not found.passed or found.rel >= f.error.rel):
-                f.error = _stats(found, f.calls)
-            if not found.passed:
-                raise WrongResultError(_describe(found))
-        return bracket
 
     def _judge_operators(self, bracket: Bracket) -> None:
         outcome = operators.outcome(bracket.answer.get("ops"))
@@ -182,22 +203,3 @@ class Session:
         seconds, name = self.findings.seconds, self.findings.phase.value
         seconds[name] = round(seconds.get(name, 0.0) + now - self._since, 3)
         self._since = now
-
-
-def _copy(state: dict) -> dict:
-    """A state dict of its own: the model's is changed in place when weights change."""
-    return {name: tensor.clone() for name, tensor in state.items()}
-
-
-def _stats(found: gates.Comparison, call: int) -> ErrorStats:
-    return ErrorStats(
-        rel=found.rel, max_abs=found.max_abs, where=found.where, call=call,
-        mismatched_fraction=found.mismatched_fraction,
-    )  # fmt: skip
-
-
-def _describe(found: gates.Comparison) -> str:
-    if found.problem is not None:
-        return found.describe()
-    gate = "the paper's gate" if not found.paper_gate else "the scale-aware gate"
-    return f"outside {gate}: {found.describe()}"

@@ -88,7 +88,8 @@ class _Flattener:
             raise UnsupportedValue(path, type(value).__name__)
         if value.layout is not torch.strided or value.is_quantized or value.device.type == "meta":
             raise UnsupportedValue(path, f"Tensor ({value.layout}, {value.dtype}, {value.device.type})")
-        self.tensors.append(value.detach())
+        # Lazy conjugation and negation are not part of the memory that the other side reads.
+        self.tensors.append(value.detach().resolve_conj().resolve_neg())
         return {"t": len(self.tensors) - 1}
 
     def _items(self, value: Any, path: str, depth: int) -> list[dict[str, Any]]:

@@ -1,17 +1,14 @@
 """Verdict -> Reward: -1 not correct, 1 correct, 2 faster than eager, 3 faster than eager and compile."""
 
-import math
 from enum import StrEnum
 
-from warpsmith.types import Device, Reward, Speedup, Status, Verdict
+from warpsmith.types import STATUS_TABLE, Device, Reward, RewardRule, Speedup, Verdict
 
 MARGIN = 1.05
 """A speed-up counts from strictly above this ratio."""
 
 BASELINE_AA_CHECK = "baseline_aa"
 """Name of the judge's check that the baseline agrees with itself; it decides what `unstable` is worth."""
-
-_FAILED = frozenset({Status.WRONG, Status.COMPILE_FAILED, Status.CRASHED, Status.TIMED_OUT, Status.CHEATED})
 
 
 class SpeedupKind(StrEnum):
@@ -22,17 +19,23 @@ class SpeedupKind(StrEnum):
 
 
 def reward_of(verdict: Verdict, speedup: SpeedupKind = SpeedupKind.MATCHED) -> Reward:
-    """The reward of a verdict. `milestone` None: infrastructure, a refused task, or nothing provable.
+    """The reward of a verdict, by `STATUS_TABLE`. `milestone` None: no reward can be given.
 
     `raw` is always against default-mode compile: t_compile / t_new, -1 where the submission failed,
     None where no such time exists. A missing number never counts as a win.
     """
-    if verdict.status in _FAILED:
-        return Reward(milestone=-1, raw=-1.0, reason=verdict.status.value)
-    if verdict.status is Status.UNSTABLE:
-        return _unstable(verdict)
-    if verdict.status is not Status.PASSED:
-        return Reward(milestone=None, reason=f"{verdict.status.value}: no reward can be given")
+    match STATUS_TABLE[verdict.status].reward:
+        case RewardRule.MINUS_ONE:
+            return Reward(milestone=-1, raw=-1.0, reason=verdict.status.value)
+        case RewardRule.NONE:
+            return Reward(milestone=None, reason=f"{verdict.status.value}: no reward can be given")
+        case RewardRule.ONE_BESIDE_A_STABLE_BASELINE:
+            return _unstable(verdict)
+        case RewardRule.BY_SPEED:
+            return _by_speed(verdict, speedup)
+
+
+def _by_speed(verdict: Verdict, speedup: SpeedupKind) -> Reward:
     if verdict.device is Device.SIM:
         return Reward(milestone=1, reason="correct; the simulator proves nothing about speed")
     if verdict.speedup is None:
@@ -40,7 +43,7 @@ def reward_of(verdict: Verdict, speedup: SpeedupKind = SpeedupKind.MATCHED) -> R
     eager, compiled, against = _ratios(verdict.speedup, speedup)
     return Reward(
         milestone=_milestone(eager, compiled),
-        raw=_usable(verdict.speedup.paper.compile),
+        raw=verdict.speedup.paper.compile,
         reason=f"{_times(eager)} eager, {_times(compiled)} compile, against {against}",
     )
 
@@ -55,17 +58,13 @@ def _unstable(verdict: Verdict) -> Reward:
 def _ratios(speedup: Speedup, kind: SpeedupKind) -> tuple[float | None, float | None, str]:
     matched = speedup.matched
     if kind is SpeedupKind.MATCHED and matched is not None:
-        pair = (_usable(matched.eager), _usable(matched.compile))
+        pair = (matched.eager, matched.compile)
         if pair != (None, None):
             return *pair, "baselines of matched accuracy"
     against = "default-mode baselines"
     if kind is SpeedupKind.MATCHED:
         against += " (accuracy-matched ones were not measured)"
-    return _usable(speedup.paper.eager), _usable(speedup.paper.compile), against
-
-
-def _usable(ratio: float | None) -> float | None:
-    return ratio if ratio is not None and math.isfinite(ratio) and ratio > 0 else None
+    return speedup.paper.eager, speedup.paper.compile, against
 
 
 def _milestone(eager: float | None, compiled: float | None) -> int:

@@ -166,7 +166,8 @@ def _drive(
     except Exception as error:  # noqa: BLE001  whatever a policy raises is data about the policy
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{frame.filename}:{frame.lineno}"
-        log.add(f"{type(error).__name__}: {error} ({place})", time.monotonic() - begun, None, None)
+        note = " ".join(f"{type(error).__name__}: {error} ({place})".split())
+        log.add(note, time.monotonic() - begun, None, None)
         return StopReason.POLICY_FAILED
     finally:
         steps.close()

@@ -24,6 +24,7 @@ def install() -> None:
     _refuse_extension_builds()
     _keep_default_device_on_cpu(torch)
     _load_to_cpu(torch)
+    _poison_new_tensors(torch)
     torch.backends.cudnn.is_acceptable = lambda _tensor: False  # type: ignore[assignment]
     torch.Generator = _generator_class(torch)  # type: ignore[misc]
     setattr(torch.cuda, _INSTALLED, True)
@@ -41,6 +42,13 @@ def _refuse_extension_builds() -> None:
 
     cpp_extension.load = refuse
     cpp_extension.load_inline = refuse
+
+
+def _poison_new_tensors(torch: Any) -> None:
+    """`torch.empty` gives NaN, or the largest integer: what is left unwritten cannot be right by chance."""
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    # not torch.use_deterministic_algorithms, which loads the compiler for a second
+    torch._C._set_deterministic_algorithms(True, warn_only=True)
 
 
 def _keep_default_device_on_cpu(torch: Any) -> None:

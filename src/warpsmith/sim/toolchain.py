@@ -19,6 +19,8 @@ EXPORTS_UNIT = "#include <warpsmith_sim_exports.inc>\n"
 """Text of the C++ file that each shared object must hold exactly once: runtime and `warpsmith_take_error`."""
 
 _PROBE_TIMEOUT_S = 20
+# a GPU traps on a misaligned vector access; most else that C++ leaves undefined is defined in CUDA, or harmless
+_SANITIZE = ("-fsanitize=address", "-fsanitize=alignment")
 _NEEDED_HEADER = "cuda_runtime_api.h"
 _NEEDED_BESIDE = ("crt/host_defines.h", "nv/target")
 _WHEEL_SIBLINGS = ("cuda_nvcc", "cuda_cccl")
@@ -41,7 +43,7 @@ class SimToolchain:
         return self._headers
 
     def compile_flags(self, sanitize: bool = False) -> list[str]:
-        """Flags for every source, `-c` and files excluded. `sanitize` adds AddressSanitizer."""
+        """Flags for every source, `-c` and files excluded. `sanitize` adds checks of addresses and alignment."""
         flags = [
             "-std=c++20",
             "-O2",
@@ -58,23 +60,26 @@ class SimToolchain:
         for folder in self.cuda_include():
             flags += ["-idirafter", str(folder)]
         if sanitize:
-            flags += ["-fsanitize=address", "-fno-omit-frame-pointer", "-g1"]
+            flags += [*_SANITIZE, "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1"]
         return flags
 
     def link_flags(self, sanitize: bool = False) -> list[str]:
         """Flags for `g++ -shared`."""
         # -Bsymbolic: a CUDA runtime loaded by PyTorch must not take over our cudaMalloc
         flags = ["-pthread", "-Wl,-Bsymbolic"]
-        return [*flags, "-fsanitize=address"] if sanitize else flags
+        return [*flags, *_SANITIZE] if sanitize else flags
 
-    def sanitizer_preload(self) -> str:
-        """Path of libasan, to be preloaded by the process that loads a sanitized build."""
-        found = _output([self.cxx(), "-print-file-name=libasan.so"])
-        if not found or not Path(found).is_absolute():
+    def sanitizer_preloads(self) -> tuple[str, ...]:
+        """Libraries that must be preloaded by the process that loads a sanitized build."""
+        # with libstdc++, as libasan looks for the exceptions' functions when it starts
+        found = [
+            _output([self.cxx(), f"-print-file-name={name}"]) for name in ("libasan.so", "libstdc++.so.6")
+        ]
+        if not all(path and Path(path).is_absolute() for path in found):
             raise InfrastructureError(
-                "g++ has no libasan", hint="install gcc's sanitizer libraries (libasan)"
+                "g++ has no libasan", hint="install gcc's sanitizer libraries (libasan, libubsan)"
             )
-        return str(Path(found).resolve())
+        return tuple(str(Path(path).resolve()) for path in found if path)
 
     def fingerprint(self) -> str:
         """Hash of compiler version, the simulator's headers and the CUDA headers' version."""
@@ -107,7 +112,8 @@ class SimToolchain:
         candidates = [self._cuda_include] if self._cuda_include else _header_candidates()
         for folder in candidates:
             siblings = [folder.parent.parent / name / "include" for name in _WHEEL_SIBLINGS]
-            folders = (folder, *(sibling for sibling in siblings if sibling.is_dir()))
+            # libcu++ has a folder of its own since CUDA 13
+            folders = (folder, *(place for place in (*siblings, folder / "cccl") if place.is_dir()))
             if (folder / _NEEDED_HEADER).is_file() and all(
                 any((place / name).is_file() for place in folders) for name in _NEEDED_BESIDE
             ):

@@ -16,12 +16,27 @@ _HINTS = {
     errno.EPERM: "choose a folder that you may write to",
 }
 
+_HARDLY_BYTES = 64 * 1024
+
 
 def refused(action: str, path: Path, error: OSError) -> InfrastructureError:
     """The error for a file operation that the system refused: `cannot ACTION PATH: REASON`."""
-    reason = error.strerror or type(error).__name__
-    hint = _HINTS.get(error.errno or 0)
-    return InfrastructureError(f"cannot {action} {path}: {reason}", hint=hint)
+    number = error.errno
+    if number is None and disk_full(path):
+        # shutil.Error, of many files at once, names no cause
+        number = errno.ENOSPC
+    reason = error.strerror or (os.strerror(number) if number else type(error).__name__)
+    return InfrastructureError(f"cannot {action} {path}: {reason}", hint=_HINTS.get(number or 0))
+
+
+def disk_full(path: Path) -> bool:
+    """Whether the disk that holds `path`, or would, has hardly a byte or a file left."""
+    there = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    status = os.statvfs(there)
+    # file systems that hold nothing, and some over a network, count 0 of all
+    no_files = status.f_files > 0 and status.f_favail == 0
+    no_bytes = status.f_blocks > 0 and status.f_bavail * status.f_frsize < _HARDLY_BYTES
+    return no_files or no_bytes
 
 
 def make_folder(path: Path) -> Path:

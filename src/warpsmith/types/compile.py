@@ -15,10 +15,15 @@ class CompileStatus(StrEnum):
 
 
 class Target(Record):
-    """What to build for. `arch` is such as `sm_90`; on `sim` it is empty."""
+    """What to build for. `arch` is such as `sm_90`; on `sim` it is empty.
+
+    `sanitize`, on `sim` only: out-of-bounds and misaligned accesses end the process with a report
+    (`warpsmith.sim.sanitizer` says what that process needs, and reads the report).
+    """
 
     device: Device
     arch: str = ""
+    sanitize: bool = False
 
 
 class KernelResources(Record):

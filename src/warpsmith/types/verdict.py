@@ -1,6 +1,7 @@
 """The verdict: one record for one judgement."""
 
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -8,6 +9,10 @@ from warpsmith.types.base import Device, Record, Rules
 from warpsmith.types.compile import CompileResult
 
 SCHEMA_VERSION = 1
+
+Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""No zero, negative, infinite or NaN time or ratio is ever a result."""
 
 
 class Status(StrEnum):
@@ -65,10 +70,10 @@ class TimeStats(Record):
 
     calls: int
     calls_per_bracket: int = 1
-    median_ms: float
-    p25_ms: float
-    p75_ms: float
-    min_ms: float
+    median_ms: Milliseconds
+    p25_ms: Milliseconds
+    p75_ms: Milliseconds
+    min_ms: Milliseconds
     raw_median_ms: float
     null_ms: float
     device_median_ms: float | None = None
@@ -88,18 +93,18 @@ class Timings(Record):
 
 
 class PaperSpeedup(Record):
-    """Baseline time over candidate time, baseline in PyTorch's default mode."""
+    """Baseline time over candidate time, baseline in PyTorch's default mode. None: not measured."""
 
-    eager: float | None = None
-    compile: float | None = None
+    eager: Ratio | None = None
+    compile: Ratio | None = None
 
 
 class MatchedSpeedup(Record):
     """Against the fastest baseline of comparable accuracy."""
 
-    eager: float | None = None
-    compile: float | None = None
-    best: float | None = None
+    eager: Ratio | None = None
+    compile: Ratio | None = None
+    best: Ratio | None = None
 
 
 class Speedup(Record):
@@ -160,11 +165,24 @@ class Verdict(Record):
 
     @model_validator(mode="after")
     def _complete(self) -> "Verdict":
-        if self.status is Status.PASSED:
+        if self.status in (Status.PASSED, Status.UNSTABLE):
+            # an unstable verdict may earn a reward for being correct
             if self.error is None or self.paper_gate is not True or self.scale_gate is not True:
-                raise ValueError("a passed verdict needs an error and both gates")
+                raise ValueError(f"a verdict that is {self.status.value} needs an error and both gates")
             if self.phase is not Phase.DONE:
-                raise ValueError("a passed verdict must have completed")
+                raise ValueError(f"a verdict that is {self.status.value} must have completed")
         if self.device is Device.SIM and (self.speedup or self.timings):
             raise ValueError("the simulator never reports time")
+        if self.speedup is not None:
+            self._check_speedup(self.speedup)
         return self
+
+    def _check_speedup(self, speedup: Speedup) -> None:
+        """Every ratio needs the times that it is made of: what is missing never counts as a win."""
+        if self.status not in (Status.PASSED, Status.UNSTABLE):
+            raise ValueError(f"a verdict that is {self.status.value} has no speed-up")
+        if self.timings is None:
+            raise ValueError("a speed-up needs timings")
+        for mode in ("eager", "compile"):
+            if getattr(speedup.paper, mode) is not None and getattr(self.timings, mode) is None:
+                raise ValueError(f"a speed-up over {mode} needs the time of {mode}")

@@ -13,7 +13,7 @@ from warpsmith.workspace.materialize import PROTECTED_FILES
 
 MODEL_FILE = "model_new.py"
 SETTINGS_FILE = "warpsmith.toml"
-SOURCE_SUFFIXES = frozenset({".py", ".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc"})
+SOURCE_SUFFIXES = frozenset({".py", ".cu", ".cuh", ".h", ".hh", ".hpp", ".inl", ".inc", ".cpp", ".cc"})
 IGNORED_FOLDERS = frozenset({"__pycache__", "build", "node_modules"})
 
 _HINT = f"a submission is a folder with {MODEL_FILE}, or one .py file that defines ModelNew"

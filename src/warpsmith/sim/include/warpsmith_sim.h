@@ -10,4 +10,5 @@
 #include "warpsmith_sim/atomics.h"
 #include "warpsmith_sim/math.h"
 #include "warpsmith_sim/intrinsics.h"
+#include "warpsmith_sim/simd.h"
 #include "warpsmith_sim/api.h"

@@ -27,6 +27,7 @@ inline T atomic_update(T* address, Update update) {
         next = update(old);
         memcpy(&desired, static_cast<const void*>(&next), sizeof(T));
     } while (!__atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+    after_atomic();
     return old;
 }
 
@@ -35,6 +36,14 @@ inline T atomic_update(T* address, Update update) {
 template <class T, class V>
 inline T atomicAdd(T* address, V value) {
     return wsim::atomic_update(address, [=](T old) { return static_cast<T>(old + static_cast<T>(value)); });
+}
+// Vectors are added element by element, as on the GPU.
+inline float2 atomicAdd(float2* address, float2 value) {
+    return {atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y)};
+}
+inline float4 atomicAdd(float4* address, float4 value) {
+    return {atomicAdd(&address->x, value.x), atomicAdd(&address->y, value.y), atomicAdd(&address->z, value.z),
+            atomicAdd(&address->w, value.w)};
 }
 template <class T, class V>
 inline T atomicSub(T* address, V value) {
@@ -96,4 +105,10 @@ WSIM_SCOPED_ATOMIC(atomicMin)
 WSIM_SCOPED_ATOMIC(atomicExch)
 WSIM_SCOPED_ATOMIC(atomicOr)
 WSIM_SCOPED_ATOMIC(atomicAnd)
+WSIM_SCOPED_ATOMIC(atomicXor)
+WSIM_SCOPED_ATOMIC(atomicSub)
 #undef WSIM_SCOPED_ATOMIC
+template <class T, class C, class V>
+inline T atomicCAS_block(T* address, C compare, V value) { return atomicCAS(address, compare, value); }
+template <class T, class C, class V>
+inline T atomicCAS_system(T* address, C compare, V value) { return atomicCAS(address, compare, value); }

@@ -17,6 +17,11 @@
     inline H2 __hfma2(H2 a, H2 b, H2 c) {                                                   \
         return PAIR(fmaf(TO(a.x), TO(b.x), TO(c.x)), fmaf(TO(a.y), TO(b.y), TO(c.y)));      \
     }                                                                                       \
+    inline H2 __hfma2_sat(H2 a, H2 b, H2 c) {                                               \
+        H2 r = __hfma2(a, b, c);                                                            \
+        return PAIR(__saturatef(TO(r.x)), __saturatef(TO(r.y)));                            \
+    }                                                                                       \
+    inline H2 h2div(H2 a, H2 b) { return PAIR(TO(a.x) / TO(b.x), TO(a.y) / TO(b.y)); }      \
     inline H2 __hfma2_relu(H2 a, H2 b, H2 c) {                                              \
         H2 r = __hfma2(a, b, c);                                                            \
         return PAIR(fmaxf(TO(r.x), 0.0f), fmaxf(TO(r.y), 0.0f));                            \

@@ -2,6 +2,7 @@
 #pragma once
 #include <math.h>
 
+#include <cmath>
 #include <type_traits>
 
 template <class A, class B>
@@ -38,10 +39,6 @@ WSIM_UNARY(cospif, static_cast<float>(cos(M_PI * x)))
 WSIM_UNARY(normcdff, static_cast<float>(0.5 * erfc(-x * M_SQRT1_2)))
 WSIM_UNARY(erfcxf, static_cast<float>(exp(static_cast<double>(x) * x) * erfc(x)))
 WSIM_UNARY(__frsqrt_rn, 1.0f / sqrtf(x))
-WSIM_UNARY(__frcp_rn, 1.0f / x)
-WSIM_UNARY(__frcp_rz, 1.0f / x)
-WSIM_UNARY(__fsqrt_rn, sqrtf(x))
-WSIM_UNARY(__fsqrt_rz, sqrtf(x))
 #undef WSIM_UNARY
 
 #define WSIM_BINARY(type, name, expression) \
@@ -49,31 +46,36 @@ WSIM_UNARY(__fsqrt_rz, sqrtf(x))
 WSIM_BINARY(float, __powf, powf(x, y))
 WSIM_BINARY(float, __fdividef, x / y)
 WSIM_BINARY(float, fdividef, x / y)
-WSIM_BINARY(float, __fdiv_rn, x / y)
-WSIM_BINARY(float, __fdiv_rz, x / y)
-WSIM_BINARY(float, __fadd_rn, x + y)
-WSIM_BINARY(float, __fadd_rz, x + y)
-WSIM_BINARY(float, __fsub_rn, x - y)
-WSIM_BINARY(float, __fmul_rn, x * y)
-WSIM_BINARY(float, __fmul_rz, x * y)
 WSIM_BINARY(float, rhypotf, 1.0f / hypotf(x, y))
-WSIM_BINARY(double, __ddiv_rn, x / y)
-WSIM_BINARY(double, __dadd_rn, x + y)
-WSIM_BINARY(double, __dsub_rn, x - y)
-WSIM_BINARY(double, __dmul_rn, x * y)
 #undef WSIM_BINARY
 
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 inline double normcdf(double x) { return 0.5 * erfc(-x * M_SQRT1_2); }
 inline double sinpi(double x) { return sin(M_PI * x); }
 inline double cospi(double x) { return cos(M_PI * x); }
-inline double __drcp_rn(double x) { return 1.0 / x; }
-inline double __dsqrt_rn(double x) { return sqrt(x); }
-inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-inline float __fmaf_rz(float a, float b, float c) { return fmaf(a, b, c); }
-inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 inline float norm3df(float a, float b, float c) { return sqrtf(a * a + b * b + c * c); }
 inline float rnorm3df(float a, float b, float c) { return 1.0f / norm3df(a, b, c); }
+inline float norm4df(float a, float b, float c, float d) { return sqrtf(a * a + b * b + c * c + d * d); }
+inline float rnorm4df(float a, float b, float c, float d) { return 1.0f / norm4df(a, b, c, d); }
+inline double tanpi(double x) { return tan(M_PI * x); }
+
+// The inverse of erf: a first guess (Winitzki), then Newton's steps, which double the digits each.
+inline double erfinv(double y) {
+    if (!(y > -1.0 && y < 1.0)) return y == 1.0 ? HUGE_VAL : y == -1.0 ? -HUGE_VAL : NAN;
+    double logarithm = log1p(-y * y), middle = 2.0 / (M_PI * 0.147) + logarithm / 2.0;
+    double x = copysign(sqrt(sqrt(middle * middle - logarithm / 0.147) - middle), y);
+    for (int i = 0; i < 3; ++i) x -= (erf(x) - y) / (M_2_SQRTPI * exp(-x * x));
+    return x;
+}
+inline double erfcinv(double y) { return erfinv(1.0 - y); }
+inline double normcdfinv(double p) { return M_SQRT2 * erfinv(2.0 * p - 1.0); }
+inline float erfinvf(float y) { return static_cast<float>(erfinv(y)); }
+inline float erfcinvf(float y) { return static_cast<float>(erfcinv(y)); }
+inline float normcdfinvf(float p) { return static_cast<float>(normcdfinv(p)); }
+inline double cyl_bessel_i0(double x) { return std::cyl_bessel_i(0.0, fabs(x)); }
+inline double cyl_bessel_i1(double x) { return copysign(std::cyl_bessel_i(1.0, fabs(x)), x); }
+inline float cyl_bessel_i0f(float x) { return static_cast<float>(cyl_bessel_i0(x)); }
+inline float cyl_bessel_i1f(float x) { return static_cast<float>(cyl_bessel_i1(x)); }
 inline void __sincosf(float x, float* s, float* c) {
     *s = sinf(x);
     *c = cosf(x);

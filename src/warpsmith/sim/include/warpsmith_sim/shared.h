@@ -35,3 +35,7 @@ template <class T>
 inline int __isShared(const T*) { return 0; }
 template <class T>
 inline int __isGlobal(const T*) { return 1; }
+template <class T>
+inline int __isConstant(const T*) { return 0; }
+template <class T>
+inline int __isLocal(const T*) { return 0; }

@@ -4,6 +4,8 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <cublas_v2.h>
+
 #define AT_CUDA_CHECK(EXPR) C10_CUDA_CHECK(EXPR)
 
 namespace at::cuda {
@@ -16,6 +18,10 @@ inline cudaDeviceProp* getCurrentDeviceProperties() {
     return &properties;
 }
 inline cudaDeviceProp* getDeviceProperties(c10::DeviceIndex) { return getCurrentDeviceProperties(); }
+inline cublasHandle_t getCurrentCUDABlasHandle() {
+    static cublasContext context;
+    return &context;
+}
 inline int warp_size() { return 32; }
 inline bool is_available() { return true; }
 }  // namespace at::cuda
