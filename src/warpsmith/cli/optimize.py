@@ -45,7 +45,7 @@ def optimize(
     from warpsmith import tasks
     from warpsmith.cli import wiring
     from warpsmith.cli.progress import reporter
-    from warpsmith.types import Device, Rules
+    from warpsmith.types import Device, Rules, StopReason
     from warpsmith.types.protocols import JudgeSettings
 
     chosen_rules = choose(Rules, rules, "rules")
@@ -64,7 +64,7 @@ def optimize(
         manifest = _manifest(task, chosen_policy, settings)
         folder = out or Path(RUNS_FOLDER) / f"{_slug(task.name)}-{_run_key(manifest)[:8]}"
         records, fresh = _run(folder, manifest, original, task, chosen_policy, settings, progress)
-        if not any(turn.submission_hash for turn in records.episode.turns):
+        if records.episode.stop is StopReason.FINISHED and not _submitted(records):
             unfit = _unfit(task, chosen_device, progress)
     if unfit:
         raise TaskRefusedError(f"the task is unfit to be judged: {unfit[0]}", hint="see warpsmith check")
@@ -190,8 +190,13 @@ def _exit_status(records: "EpisodeRecords") -> int:
 
     if records.final is not None:
         return status_of(records.final.status.value)
-    tried = any(turn.submission_hash for turn in records.episode.turns)
-    return PASSED if records.episode.stop is StopReason.FINISHED and not tried else OTHER_VERDICT
+    idle = records.episode.stop is StopReason.FINISHED and not _submitted(records)
+    return PASSED if idle else OTHER_VERDICT
+
+
+def _submitted(records: "EpisodeRecords") -> bool:
+    """Whether the policy put anything before the judge."""
+    return any(turn.submission_hash for turn in records.episode.turns)
 
 
 def _print_result(records: "EpisodeRecords", folder: Path, *, fresh: bool, as_json: bool) -> None:

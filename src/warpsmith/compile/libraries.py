@@ -65,7 +65,7 @@ def link_flags(names: Iterable[str], toolkit: CudaToolkit, wheels: Iterable[Path
         elif (toolkit.lib / "stubs" / f"lib{name}.so").is_file():
             # the driver's own comes with the driver
             flags += [f"-L{toolkit.lib / 'stubs'}", f"-l{name}"]
-        elif found := sorted(path for wheel in wheels for path in (wheel / "lib").glob(f"lib{name}.so*")):
+        elif found := [p for wheel in wheels for p in sorted((wheel / "lib").glob(f"lib{name}.so*"))]:
             # wheels have no name without a version
             flags += [str(found[0]), f"-Wl,-rpath,{found[0].parent}"]
         else:
