@@ -100,6 +100,7 @@ class _Examination:
             # The output may share memory with the inputs it was made from.
             self.base = copy
         del copy
+        self.faulting = self.reference.faulting_operator(self.model, self._rebuilt(self._base_copy()))
         self._check_output()
         self.found.returns_state = weights.returned(self.output, self.model)
         self._check_memory()
@@ -109,7 +110,10 @@ class _Examination:
         self._check_jitter()
 
     def _forward(self, tensors: list[torch.Tensor], *, seed: int | None = _FORWARD_SEED) -> Any:
-        return self.reference.forward(self.model, values.unflatten(self.spec, tensors), seed=seed)
+        return self.reference.forward(self.model, self._rebuilt(tensors), seed=seed)
+
+    def _rebuilt(self, tensors: list[torch.Tensor]) -> list[Any]:
+        return values.unflatten(self.spec, tensors)
 
     def _base_copy(self) -> list[torch.Tensor]:
         return [t.clone() for t in self.base] if self.changes_inputs else list(self.base)
@@ -181,7 +185,7 @@ class _Examination:
             lambda: [_floating(t, lambda x: x - 1.5) for t in self.base],
         )
         # Values that a task's code never draws may be refused by it, which shows that they matter.
-        for variant in variants:
+        for variant in variants[: 1 if self.faulting else None]:
             try:
                 same = self._compare(self._forward(variant()), SAME).scale_gate
             except TaskRefusedError:
@@ -223,7 +227,7 @@ class _Examination:
 
     def _check_jitter(self) -> None:
         """A reference that a change in the last bits turns over is made of rounding errors."""
-        if not any(t.is_floating_point() for t in self.base):
+        if self.faulting or not any(t.is_floating_point() for t in self.base):
             return
         jittered = self._forward([_floating(t, lambda x: x * (1 + JITTER)) for t in self.base])
         if not self._compare(jittered, gates.TOLERANCE).scale_gate:

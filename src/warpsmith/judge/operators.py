@@ -3,6 +3,7 @@
 The recorder runs inside the candidate's process: it explains, and decides only the `paper` rules.
 """
 
+from warpsmith.judge.recorder import base_name
 from warpsmith.types import CheckOutcome
 
 CHECK = "torch_compute"
@@ -18,12 +19,6 @@ ALLOWED = frozenset(
 """Views, empties and constant fills (DESIGN: what a forward may use under the paper's rules)."""
 CONTIGUOUS = frozenset({"clone", "contiguous"})
 """`x.contiguous()` dispatches `clone`."""
-
-
-def base_name(operator: str) -> str:
-    """`aten.add.Tensor` → `add`."""
-    parts = operator.split(".")
-    return parts[1] if len(parts) > 1 else operator
 
 
 def outcome(observed: object) -> CheckOutcome:

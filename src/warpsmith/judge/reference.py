@@ -20,7 +20,7 @@ import psutil
 import torch
 
 from warpsmith.errors import TaskRefusedError, TaskUnreadableError, TaskUnsupportedError
-from warpsmith.judge import layout, values, weights
+from warpsmith.judge import layout, recorder, values, weights
 from warpsmith.judge.allocation import AllocationGuard
 from warpsmith.judge.seeding import seed_all
 
@@ -149,6 +149,15 @@ class Reference:
                 # A fault in a kernel shows only here.
                 torch.cuda.synchronize(self.device)
             return output
+
+    def faulting_operator(self, model: torch.nn.Module, inputs: list[Any]) -> str:
+        """On a GPU, an operator of this forward that ends the process's CUDA context for values it does not expect.
+
+        Where there is one, inputs that the task never draws must not be tried. Empty on the CPU, which raises.
+        """
+        if self.device.type != "cuda":
+            return ""
+        return recorder.faulting_operator(lambda: self.forward(model, inputs, seed=0))
 
     def oracle(self, model: torch.nn.Module, inputs: list[Any], *, seed: int) -> Any | None:
         """The same forward in float64 on a copy of `model`; None where the task's code or the memory forbids it."""

@@ -20,6 +20,7 @@ from warpsmith.compile import extensions
 from warpsmith.judge import memory, values
 from warpsmith.judge.channel import Channel, ChannelClosed
 from warpsmith.judge.layout import TensorLayout, layout_of, pack
+from warpsmith.judge.recorder import OperatorCounts
 from warpsmith.judge.seeding import seed_all
 from warpsmith.sim import order
 
@@ -190,24 +191,10 @@ class Runner:
 
     def observe(self, request: dict) -> dict:
         """A call with every dispatched torch operator recorded by name."""
-        from torch.utils._python_dispatch import TorchDispatchMode
-
-        self.operators = {}
-        seen = self.operators
-
-        class Recorder(TorchDispatchMode):
-            @classmethod
-            def _should_skip_dynamo(cls) -> bool:
-                # Nothing is compiled under this mode, and torch would load its compiler for it: more than a second.
-                return False
-
-            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-                name = str(func)
-                seen[name] = seen.get(name, 0) + 1
-                return func(*args, **(kwargs or {}))
-
-        with Recorder():
-            return self.call(request)
+        with OperatorCounts() as recorder:
+            reply = self.call(request)
+        self.operators = recorder.seen
+        return reply
 
     def describe(self, request: dict) -> dict:
         """Where the last call's outputs lie, and what was seen of it."""
