@@ -6,15 +6,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-FAULTING = frozenset(
-    """
-    binary_cross_entropy bernoulli bernoulli_ multinomial
-    embedding embedding_bag _embedding_bag _embedding_bag_forward_only one_hot
-    index index_put index_put_ _index_put_impl_ index_select index_add index_copy index_fill gather take
-    scatter scatter_ scatter_add scatter_reduce nll_loss_forward nll_loss2d_forward
-    """.split()
-)
-"""Operators that end a CUDA context for values or indices out of their range, where a CPU would raise."""
+from warpsmith.judge.operator_names import FAULTING, base_name
 
 
 class OperatorCounts(TorchDispatchMode):
@@ -40,9 +32,3 @@ def faulting_operator(run: Callable[[], object]) -> str:
     with OperatorCounts() as recorder, torch.no_grad():
         run()
     return next((name for name in recorder.seen if base_name(name) in FAULTING), "")
-
-
-def base_name(operator: str) -> str:
-    """`aten.add.Tensor` → `add`."""
-    parts = operator.split(".")
-    return parts[1] if len(parts) > 1 else operator
