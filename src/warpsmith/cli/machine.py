@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from warpsmith.cli.wiring import torch_build
 from warpsmith.errors import WarpsmithError
+from warpsmith.judge.machine import torch_build
 
 DEVICES = ("sim", "cuda")
 _BOTH = frozenset(DEVICES)

@@ -1,15 +1,12 @@
 """Turns words of the command line into a device, a policy and a judge, importing only what they need."""
 
-import importlib.util
 import os
-import runpy
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from warpsmith.cli.options import unknown
-from warpsmith.errors import InfrastructureError, MissingExtraError
+from warpsmith.errors import InfrastructureError
 from warpsmith.types import Device, Phase, Target
 
 if TYPE_CHECKING:
@@ -48,10 +45,9 @@ def check_policy(word: str) -> None:
 
 def require_judge_extra() -> None:
     """MissingExtraError where PyTorch is not installed."""
-    if importlib.util.find_spec("torch") is None:
-        raise MissingExtraError(
-            "PyTorch is not installed", hint="install the extra with: pip install 'warpsmith[judge]'"
-        )
+    from warpsmith.judge.machine import torch_build
+
+    torch_build()
 
 
 def device(word: str) -> Device:
@@ -63,6 +59,8 @@ def device(word: str) -> Device:
         raise unknown("device", word, [AUTO, *Device])
     if word == Device.SIM:
         return Device.SIM
+    from warpsmith.judge.machine import torch_build
+
     if not _gpus():
         missing = "no NVIDIA GPU was found"
     elif torch_build().get("cuda") is None:
@@ -72,17 +70,6 @@ def device(word: str) -> Device:
     if word == AUTO:
         return Device.SIM
     raise InfrastructureError(missing, hint="see warpsmith doctor, or use --device sim for correctness alone")
-
-
-def torch_build() -> dict[str, object]:
-    """`__version__` and `cuda` of the installed PyTorch; importing it would take seconds.
-
-    Raises MissingExtraError where it is not installed.
-    """
-    require_judge_extra()
-    spec = importlib.util.find_spec("torch")
-    assert spec is not None and spec.origin is not None
-    return runpy.run_path(str(Path(spec.origin).with_name("version.py")))
 
 
 def _gpus() -> "tuple[GpuInfo, ...]":

@@ -15,7 +15,7 @@ from warpsmith.gpu.devices import GpuInfo, bandwidth_gb_s, list_gpus
 from warpsmith.gpu.local import visible_gpus
 from warpsmith.judge import admission, gates, values
 from warpsmith.judge.check import identity
-from warpsmith.judge.referee import describe_machine
+from warpsmith.judge.machine import describe_machine
 from warpsmith.judge.reference import Reference
 from warpsmith.sim.shrink import MAX_ELEMENTS, MAX_FLOPS, measure, shrink
 from warpsmith.types import CheckSettings, Device, Fitness, Purpose, Task, TaskCheck, TaskEstimate, TaskSource

@@ -3,25 +3,20 @@
 Runners start before this process has loaded torch itself, so that both load at the same time.
 """
 
-import importlib.util
-import os
-import runpy
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from platform import python_version
 
 from warpsmith.errors import (
     CandidateTimedOutError,
-    InfrastructureError,
-    MissingExtraError,
     SubmissionError,
     WarpsmithError,
 )
-from warpsmith.gpu.devices import GpuInfo, bandwidth_gb_s, list_gpus
+from warpsmith.gpu.devices import GpuInfo, bandwidth_gb_s
 from warpsmith.judge.baselines import MODES, BaselineStore, identity, measured
 from warpsmith.judge.clock import Samples, time_stats
 from warpsmith.judge.job import JobFolder, RefereeJob, RefereeSetup
+from warpsmith.judge.machine import describe_machine, leased_gpu
 from warpsmith.judge.process import RunnerProcess, RunnerSpec
 from warpsmith.judge.verdict import failed
 from warpsmith.sandbox import by_name
@@ -29,7 +24,6 @@ from warpsmith.store.files import write_atomic
 from warpsmith.types import (
     ByteFloor,
     Device,
-    Machine,
     PaperSpeedup,
     Phase,
     Speedup,
@@ -101,7 +95,7 @@ class Referee:
     def __init__(self, folder: JobFolder, start: Starter, job: RefereeJob):
         self.folder, self.start, self.job, self.settings = folder, start, job, job.settings
         self.cuda = self.settings.device is Device.CUDA
-        self.gpu = _leased_gpu() if self.cuda else None
+        self.gpu = leased_gpu() if self.cuda else None
         self.machine = describe_machine(self.settings.device, self.gpu, start.setup.sandbox)
         self.baselines = BaselineStore(Path(start.setup.baseline_dir))
         self.session = None
@@ -237,39 +231,3 @@ def _written_ms(floor: ByteFloor, gpu: GpuInfo | None) -> float:
 
     cached = torch.cuda.get_device_properties(0).L2_cache_size
     return max(0, floor.written_bytes - cached) / floor.bandwidth_gb_s / 1e6
-
-
-def _leased_gpu() -> GpuInfo:
-    """The GPU that this process was given, by CUDA_VISIBLE_DEVICES (an index or a UUID), else the first."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]
-    gpus = list_gpus()
-    for gpu in gpus:
-        if visible in (gpu.uuid, str(gpu.index)):
-            return gpu
-    if not gpus:
-        raise InfrastructureError("no GPU is visible to the judge", hint="run `warpsmith doctor`")
-    return gpus[0]
-
-
-def describe_machine(device: Device, gpu: GpuInfo | None, isolation: str) -> Machine:
-    """On what this judgement runs; from package metadata and NVML, so that torch need not be loaded."""
-    torch_version, cuda_version = _torch_build()
-    return Machine(
-        device=device,
-        gpu=gpu.name if gpu else None,
-        gpu_uuid=gpu.uuid if gpu else None,
-        driver=gpu.driver if gpu else None,
-        torch=torch_version,
-        cuda=cuda_version,
-        python=python_version(),
-        isolation=isolation,
-    )
-
-
-def _torch_build() -> tuple[str, str | None]:
-    """torch's version with its build (`2.11.0+cu130`) and CUDA version, from its own version file."""
-    found = importlib.util.find_spec("torch")
-    if found is None or found.origin is None:
-        raise MissingExtraError("torch is not installed", hint="pip install 'warpsmith[judge]'")
-    names = runpy.run_path(str(Path(found.origin).parent / "version.py"))
-    return str(names["__version__"]), names.get("cuda") and str(names["cuda"])
