@@ -1,5 +1,6 @@
 """Processes started ahead of a judgement: used once, replaced when they have died, gone when closed."""
 
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -62,3 +63,15 @@ def test_without_ahead_nothing_is_left_running(tmp_path: Path, caches: Path) -> 
         Status.COMPILE_FAILED
     )
     assert list(scratch.iterdir()) == [] and processes(scratch) == []
+
+
+def test_a_closed_umask_neither_breaks_isolation_nor_the_judgement(tmp_path: Path, caches: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        expected = best_available().name
+        judge = a_judge(Path(tempfile.mkdtemp(dir=tmp_path)), tmp_path / "own", ahead=False)
+        verdict = judge.judge(task(), submission(), JudgeSettings(device=Device.SIM))
+    finally:
+        os.umask(before)
+    assert verdict.status is Status.PASSED, verdict.detail
+    assert verdict.machine.isolation == expected == best_available().name

@@ -3,6 +3,7 @@
 Runners start before this process has loaded torch itself, so that both load at the same time.
 """
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -42,6 +43,8 @@ def prepare(root: Path) -> Callable[[], None]:
 
     Between the two the candidate's process, isolated and empty-handed, loads its libraries, and so does this one.
     """
+    # What is shared with runners, who are another user, must be readable to them; `root` itself is closed.
+    os.umask(0o022)
     folder = JobFolder(root)
     setup = folder.read_setup()
     stack = ExitStack()

@@ -172,16 +172,23 @@ def _lay_out(
     )
     try:
         shutil.copytree(built.build_dir, folder.candidate, dirs_exist_ok=True)
-        folder.candidate.chmod(0o755)
         for name, text in submission.files.items():
             path = folder.candidate / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         folder.task.write_text(task.code)
         (folder.baseline / "task.py").write_text(task.code)
+        for part in (folder.candidate, folder.baseline):
+            _open_to_others(part)
     except OSError as error:
         raise refused("lay out a judgement in", folder.root, error) from error
     write_atomic(folder.job, job.model_dump_json())
+
+
+def _open_to_others(folder: Path) -> None:
+    """Readable by the user that runners run as, whatever this process's umask; what is above it stays closed."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def _read_verdict(folder: JobFolder, result: JobResult) -> Verdict | None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from shlex import join, quote
 
 from warpsmith.sandbox.limits import drop_privileges, prlimit
-from warpsmith.sandbox.probe import missing, probe
+from warpsmith.sandbox.probe import SBIN, missing, probe
 from warpsmith.sandbox.view import UID, Kind, Mount, cwd_inside, job_mounts, system_mounts
 from warpsmith.types.protocols import SandboxSpec
 
@@ -66,6 +66,9 @@ def _script(spec: SandboxSpec, *, root: bool) -> str:
     if not root:
         inner = ["unshare", "--user", f"--map-user={UID}", f"--map-group={UID}", "--keep-caps", "--", *inner]
     lines = [
+        # the program is another user, who must get through the folders made here
+        "umask 022",
+        f'PATH="$PATH:{SBIN}"',
         f"mount -t tmpfs -o mode=755,size=16m sandbox {_ROOT}",
         f"mkdir -p {_ROOT}{_OLD} {_ROOT}/proc {_ROOT}/dev/shm {_ROOT}/tmp",
         # from the root: cp looks for the parents' modes relative to where it stands

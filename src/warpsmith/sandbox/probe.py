@@ -1,5 +1,6 @@
 """Finds out whether a sandbox works on this machine, by running this Python in it."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,11 +10,14 @@ from warpsmith.sandbox.view import python_paths
 from warpsmith.types.protocols import Sandbox, SandboxSpec
 
 _TIMEOUT_S = 30.0
+SBIN = "/usr/sbin:/sbin"
+"""Where pivot_root lies, and where a plain user's PATH does not look."""
 
 
 def missing(tools: Sequence[str]) -> str | None:
     """The first of `tools` that is not installed, as a reason in one line."""
-    absent = next((tool for tool in tools if shutil.which(tool) is None), None)
+    path = f"{os.environ.get('PATH', os.defpath)}:{SBIN}"
+    absent = next((tool for tool in tools if shutil.which(tool, path=path) is None), None)
     return None if absent is None else f"{absent} is not installed"
 
 
