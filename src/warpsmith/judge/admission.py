@@ -38,6 +38,8 @@ class Admission:
     """forward draws random numbers: it repeats only under one seed."""
     returns_state: frozenset[int] = frozenset()
     """Outputs, by their place, that share memory with the model's own state."""
+    faulting: str = ""
+    """On a GPU, an operator for which inputs that the task never draws would end the process's CUDA context."""
 
 
 @dataclass
@@ -48,6 +50,7 @@ class _Findings:
     noise: bool = False
     draws: bool = False
     returns_state: frozenset[int] = frozenset()
+    faulting: str = ""
 
 
 def admit(reference: Reference, model: torch.nn.Module) -> Admission:
@@ -72,7 +75,7 @@ def examine(reference: Reference, model: torch.nn.Module) -> Admission:
         found.problems.append(str(e))
     return Admission(
         tuple(found.problems), tuple(found.flags), tuple(found.matter),
-        found.noise, found.draws, found.returns_state,
+        found.noise, found.draws, found.returns_state, found.faulting,
     )  # fmt: skip
 
 
@@ -100,7 +103,7 @@ class _Examination:
             # The output may share memory with the inputs it was made from.
             self.base = copy
         del copy
-        self.faulting = self.reference.faulting_operator(self.model, self._rebuilt(self._base_copy()))
+        self.found.faulting = self.reference.faulting_operator(self.model, self._rebuilt(self._base_copy()))
         self._check_output()
         self.found.returns_state = weights.returned(self.output, self.model)
         self._check_memory()
@@ -185,7 +188,7 @@ class _Examination:
             lambda: [_floating(t, lambda x: x - 1.5) for t in self.base],
         )
         # Values that a task's code never draws may be refused by it, which shows that they matter.
-        for variant in variants[: 1 if self.faulting else None]:
+        for variant in variants[: 1 if self.found.faulting else None]:
             try:
                 same = self._compare(self._forward(variant()), SAME).scale_gate
             except TaskRefusedError:
@@ -227,7 +230,7 @@ class _Examination:
 
     def _check_jitter(self) -> None:
         """A reference that a change in the last bits turns over is made of rounding errors."""
-        if self.faulting or not any(t.is_floating_point() for t in self.base):
+        if self.found.faulting or not any(t.is_floating_point() for t in self.base):
             return
         jittered = self._forward([_floating(t, lambda x: x * (1 + JITTER)) for t in self.base])
         if not self._compare(jittered, gates.TOLERANCE).scale_gate:

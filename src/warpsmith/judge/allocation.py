@@ -4,21 +4,16 @@ import math
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpsmith.errors import TaskUnsupportedError
+from warpsmith.judge.recorder import EagerMode
 
 
-class AllocationGuard(TorchDispatchMode):
+class AllocationGuard(EagerMode):
     """Within it, a factory call that takes the sum of all sizes asked for above `limit_bytes` raises.
 
     The error is TaskUnsupportedError. Counted are operators that are given a size and no tensor.
     """
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Nothing is compiled under this mode, and torch would load its compiler for it: more than a second.
-        return False
 
     def __init__(self, limit_bytes: int):
         super().__init__()

@@ -70,7 +70,7 @@ class Checks:
         """One call on each distribution under which the reference says something. Raises WrongResultError."""
         if self.bench.verifier.noise:
             return
-        if faulting := self._faulting():
+        if faulting := self.bench.verifier.faulting:
             detail = f"not tried: {faulting} faults on values that the task never draws"
             self.tally.checks.append(CheckOutcome(check=DISTRIBUTIONS_CHECK, passed=True, detail=detail))
             return
@@ -113,16 +113,11 @@ class Checks:
         self.tally.add_extra(bracket, distribution.name)
         return None
 
-    def _faulting(self) -> str:
-        """An operator of the reference for which strange inputs would end this process's CUDA context."""
-        reference, model = self.bench.reference, self.bench.model
-        return reference.faulting_operator(model, reference.draw_inputs(0))
-
     def held_out(self, runner: RunnerProcess) -> None:
         """Other layouts and shapes, told and never counted. To be called last: the runner may not survive it."""
         drawn = self.bench.reference.draw_inputs
         inputs = drawn(0)
-        if self._faulting() or (
+        if self.bench.verifier.faulting or (
             any(not t.is_floating_point() for t in values.flatten(inputs)[1]) and self.bench.cuda
         ):
             # An index that a smaller tensor does not have would end this process's own context.

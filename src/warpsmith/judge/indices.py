@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpsmith.judge import gates, values
+from warpsmith.judge.recorder import EagerMode
 
 CHOSEN_TOLERANCE = 1e-3
 _ALONG_DIM = frozenset(
@@ -62,12 +62,7 @@ class Choice:
         return source.gather(dim, indices)
 
 
-class _Recorder(TorchDispatchMode):
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Nothing is compiled under this mode, and torch would load its compiler for it: more than a second.
-        return False
-
+class _Recorder(EagerMode):
     def __init__(self) -> None:
         super().__init__()
         self.choices: list[Choice] = []

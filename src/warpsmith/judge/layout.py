@@ -5,9 +5,11 @@ from dataclasses import asdict, dataclass
 
 import torch
 
+from warpsmith.judge.values import dtype_name
+
 ALIGN = 512
 DTYPES: dict[str, torch.dtype] = {
-    str(d).removeprefix("torch."): d
+    dtype_name(d): d
     for d in (
         torch.float64, torch.float32, torch.float16, torch.bfloat16,
         torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
@@ -69,7 +71,7 @@ class TensorLayout:
 
 def layout_of(tensor: torch.Tensor, offset: int) -> TensorLayout:
     """The layout of `tensor` as it is, placed at `offset` bytes."""
-    dtype = str(tensor.dtype).removeprefix("torch.")
+    dtype = dtype_name(tensor.dtype)
     return TensorLayout(dtype, tuple(tensor.shape), tuple(tensor.stride()), offset)
 
 
@@ -101,6 +103,6 @@ def pack(tensors: list[torch.Tensor]) -> tuple[list[TensorLayout], int]:
     for tensor in tensors:
         shape = tuple(tensor.shape)
         stride = tuple(tensor.stride()) if is_dense(tensor) else contiguous_stride(shape)
-        layouts.append(TensorLayout(str(tensor.dtype).removeprefix("torch."), shape, stride, offset))
+        layouts.append(TensorLayout(dtype_name(tensor.dtype), shape, stride, offset))
         offset += math.ceil(max(1, tensor.numel() * tensor.element_size()) / ALIGN) * ALIGN
     return layouts, max(offset, ALIGN)

@@ -9,13 +9,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from warpsmith.judge.operator_names import FAULTING, base_name
 
 
-class OperatorCounts(TorchDispatchMode):
-    """Within it, `seen` counts every dispatched operator, such as `aten.add.Tensor`."""
+class EagerMode(TorchDispatchMode):
+    """A dispatch mode under which nothing is compiled."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # Nothing is compiled under this mode, and torch would load its compiler for it: more than a second.
+        # Else torch would load its compiler for the mode: more than a second.
         return False
+
+
+class OperatorCounts(EagerMode):
+    """Within it, `seen` counts every dispatched operator, such as `aten.add.Tensor`."""
 
     def __init__(self) -> None:
         super().__init__()

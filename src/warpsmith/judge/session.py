@@ -62,7 +62,7 @@ class Session:
             self.states.append(self._other_weights(init_args))
         for i, state in enumerate(self.states):
             torch.save(state, self._state_path(i))
-        verifier = Verifier(self.reference, self.model, noise=found.rounding_noise)
+        verifier = Verifier(self.reference, self.model, noise=found.rounding_noise, faulting=found.faulting)
         self.bench = Bench(verifier, device, draws=found.draws, kept=found.returns_state)
         self.checks = Checks(self.bench, self.findings, self.settings.call_timeout_s)
 
