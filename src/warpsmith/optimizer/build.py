@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from warpsmith.optimizer.capture import Captured
 from warpsmith.optimizer.cuda_source import Segment, cuda_file, make_segment
+from warpsmith.optimizer.fold import fold_affine, weights_alone
 from warpsmith.optimizer.fuse import Kernel, fuse
 from warpsmith.optimizer.ir import Call, Program, tensor_refs
+from warpsmith.optimizer.library import Library, Math
+from warpsmith.optimizer.library_plan import library_name, library_notes, with_epilogues, with_math
 from warpsmith.optimizer.lower import lower
 from warpsmith.optimizer.module_source import module_file
 from warpsmith.optimizer.plan import Launch, default_launch
+from warpsmith.optimizer.relay import relayed
 from warpsmith.optimizer.rewrite import rewrite
 from warpsmith.optimizer.split import operators, split_long_rows
+from warpsmith.optimizer.split_products import split_products
 from warpsmith.types import Submission
 
 KERNELS_PATH = "kernels/fused.cu"
@@ -27,6 +33,8 @@ class Plan:
     captured: Captured
     steps: list[Launch | Call]
     notes: list[str]
+    ahead: list[Launch | Library] = field(default_factory=list)
+    """What reads the weights alone and runs in `prepare()`; counted among neither launches nor products."""
 
     @property
     def launches(self) -> list[Launch]:
@@ -36,36 +44,58 @@ class Plan:
     @property
     def calls(self) -> list[Call]:
         """The operators that stay torch's."""
-        return [s for s in self.steps if isinstance(s, Call)]
+        return [s for s in self.steps if isinstance(s, Call) and not isinstance(s, Library)]
 
-    def with_launches(self, chosen: dict[str, Launch]) -> Plan:
-        """The plan with some launches replaced, by kernel name."""
-        steps = [chosen.get(s.name, s) if isinstance(s, Launch) else s for s in self.steps]
+    @property
+    def products(self) -> list[Library]:
+        """Matrix products and convolutions that a library runs for us."""
+        return [s for s in self.steps if isinstance(s, Library)]
+
+    def with_launches(self, chosen: Mapping[str, Launch | Library]) -> Plan:
+        """The plan with some launches or library steps replaced, by name."""
+        steps = [chosen.get(s.name, s) if isinstance(s, Launch | Library) else s for s in self.steps]
         return replace(self, steps=steps)
 
 
-def make_plan(captured: Captured, *, conservative: bool = False) -> Plan:
-    """Rewrite, lower, fuse and split; `conservative`: scalar loads and no algebra.
+def make_plan(
+    captured: Captured, *, conservative: bool = False, math: Math = Math.DEFAULT, fold: bool = False
+) -> Plan:
+    """Rewrite, lower, fuse and split; `conservative`: scalar loads, no algebra, products left to torch.
+
+    `fold`: what depends on the weights alone is done ahead, in the module's `prepare()`.
 
     The exported graph is changed in place: one call for one capture.
     """
     notes = [] if conservative else rewrite(captured.exported)
-    program = lower(captured)
+    program = lower(captured, libraries=not conservative)
+    with_epilogues(program)
+    if fold:
+        fold_affine(program)
+    if math is Math.SPLIT:
+        split_products(program)
     steps: list[Launch | Call] = []
     for step in fuse(program):
-        if isinstance(step, Call):
+        if isinstance(step, Library):
+            steps.append(with_math(replace(step, name=library_name(step, len(steps))), math))
+        elif isinstance(step, Call):
             steps.append(step)
-            continue
-        kernels = split_long_rows(program, step)
-        notes.append(_fused_note(program, step, len(kernels)))
-        for kernel in kernels:
-            name = _kernel_name(program, kernel, len(steps))
-            steps.append(default_launch(program, kernel, name, conservative))
-    notes += program.notes
-    targets = [s.target.removesuffix(".default") for s in steps if isinstance(s, Call)]
+        else:
+            kernels = split_long_rows(program, step)
+            names = [_kernel_name(program, k, len(steps) + i) for i, k in enumerate(kernels)]
+            made = [default_launch(program, k, n, conservative) for k, n in zip(kernels, names, strict=True)]
+            made = made if conservative else relayed(program, kernels, made)
+            notes.append(_fused_note(program, step, len(made)))
+            steps += made
+    plan = Plan(program, captured, steps, notes)
+    notes += library_notes(plan.products, own=len(plan.launches)) + program.notes
+    targets = [s.target.removesuffix(".default") for s in plan.calls]
     if targets:
         notes.append(f"kept as torch calls: {', '.join(targets)}")
-    return Plan(program, captured, steps, list(dict.fromkeys(notes)))
+    if fold:
+        plan.ahead, plan.steps = weights_alone(program, steps)
+        if plan.ahead:
+            notes.append(f"{len(plan.ahead)} of these run in prepare(), on the weights alone")
+    return replace(plan, notes=list(dict.fromkeys(notes)))
 
 
 def _fused_note(program: Program, kernel: Kernel, count: int) -> str:
@@ -85,9 +115,9 @@ def _kernel_name(program: Program, kernel: Kernel, number: int) -> str:
 
 
 def segments_of(plan: Plan) -> list[Segment | Call]:
-    """Runs of launches between torch calls, each one launcher."""
+    """Runs of launches and library steps between torch calls, each one launcher."""
     out: list[Segment | Call] = []
-    run: list[Launch] = []
+    run: list[Launch | Library] = []
     number = 0
 
     def close() -> None:
@@ -98,7 +128,7 @@ def segments_of(plan: Plan) -> list[Segment | Call]:
             run.clear()
 
     for step in plan.steps:
-        if isinstance(step, Launch):
+        if isinstance(step, Launch | Library):
             run.append(step)
         else:
             close()
@@ -107,22 +137,38 @@ def segments_of(plan: Plan) -> list[Segment | Call]:
     return out
 
 
-def _read_outside(plan: Plan, run: list[Launch]) -> set[str]:
-    """Buffers that anything but these launches reads."""
+def _read_outside(plan: Plan, run: list[Launch | Library]) -> set[str]:
+    """Buffers that anything but these steps reads."""
     found = {r.buf for r in tensor_refs(plan.program.result)}
-    for step in plan.steps:
+    for step in (*plan.ahead, *plan.steps):
+        if step in run:
+            continue
         if isinstance(step, Call):
             found |= {r.buf for r in tensor_refs((step.args, [v for _, v in step.kwargs]))}
-        elif step not in run:
+        else:
             found |= {n.buf for i in step.kernel.items for n in plan.program.arena.loads(i.expr)}
     return found
 
 
-def make_submission(plan: Plan) -> Submission | None:
-    """The submission, or None where no kernel of ours is in the plan."""
-    if not plan.launches:
+def _prepared(plan: Plan) -> Segment | None:
+    """The launcher of `prepare()`; its results become attributes of the module."""
+    if not plan.ahead:
         return None
+    segment = make_segment(plan.program, "prepare", list(plan.ahead), _read_outside(plan, plan.ahead))
+    for name in segment.outs:
+        buffer = plan.program.buffers[name]
+        plan.program.buffers[name] = replace(buffer, role="state", code=f"self.{name}")
+    return segment
+
+
+def make_submission(plan: Plan) -> Submission | None:
+    """The submission, or None where neither a kernel of ours nor a library step is in the plan."""
+    if not plan.launches and not plan.products and not plan.ahead:
+        return None
+    prepared = _prepared(plan)
     steps = segments_of(plan)
-    segments = [s for s in steps if isinstance(s, Segment)]
-    module = module_file(plan.program, steps, plan.captured.state, plan.captured.constants, plan.notes)
+    segments = [s for s in (prepared, *steps) if isinstance(s, Segment)]
+    module = module_file(
+        plan.program, steps, plan.captured.state, plan.captured.constants, plan.notes, prepared
+    )
     return Submission(files={"model_new.py": module, KERNELS_PATH: cuda_file(plan.program, segments)})

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from warpsmith.errors import TaskRefusedError, TaskUnreadableError, TaskUnsupportedError
+from warpsmith.types.arguments import constructor_arguments
 
 if TYPE_CHECKING:
     import torch
@@ -124,11 +125,9 @@ def _capture_real(module: ModuleType, fake_error: Exception) -> Captured:
 
 
 def _build(module: ModuleType) -> tuple[torch.nn.Module, list[Any]]:
-    init = list(module.get_init_inputs()) if hasattr(module, "get_init_inputs") else []
-    if len(init) == 2 and isinstance(init[0], list | tuple) and isinstance(init[1], dict):
-        model = module.Model(*init[0], **init[1])
-    else:
-        model = module.Model(*init)
+    found = module.get_init_inputs() if hasattr(module, "get_init_inputs") else []
+    init = constructor_arguments(found, module.Model)
+    model = module.Model(*init.args, **init.kwargs)
     return model.eval(), list(module.get_inputs())
 
 

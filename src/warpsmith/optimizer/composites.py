@@ -7,9 +7,12 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from warpsmith.optimizer import views
-from warpsmith.optimizer.ir import Iota, NotRepresentableError, Value
+from warpsmith.optimizer.index_ops import INDEXED, arg_reduction
+from warpsmith.optimizer.ir import Iota, NotRepresentableError, Value, kind_of
 from warpsmith.optimizer.lowering import REDUCTIONS, Lowering
 from warpsmith.optimizer.pointwise import Tensor, as_float
+from warpsmith.optimizer.scan_ops import SCAN_OPS
+from warpsmith.optimizer.window_ops import WINDOWS
 
 
 def _reduction(name: str) -> Callable[..., object]:
@@ -17,7 +20,10 @@ def _reduction(name: str) -> Callable[..., object]:
         lo: Lowering, self: Value, dim: object = None, keepdim: bool = False, dtype: object = None
     ) -> object:
         value = lo.reduce(REDUCTIONS[name], _cast(self, dtype), dim, keepdim)
-        return (value, None) if name in ("max", "min") and isinstance(dim, int) else value
+        if name not in ("max", "min") or not isinstance(dim, int):
+            return value
+        place = arg_reduction(name == "max")(lo, self, dim, keepdim) if kind_of(self.dtype) == "f" else None
+        return value, place
 
     return build
 
@@ -87,8 +93,11 @@ def _logsumexp(lo: Lowering, self: Value, dim: object, keepdim: bool = False) ->
     if peak is self:
         lo.program.notes.append("logsumexp over a dimension of size 1 dropped")
         return self if keepdim else views.squeeze(self, dims)
-    total = lo.reduce("sum", lo.unary("exp", lo.binary("sub", self, peak)), dims, True)
-    out = lo.binary("add", lo.unary("log", total), peak)
+    # an infinite maximum is the result: nothing is shifted by it
+    infinite = lo.binary("eq", lo.unary("abs", peak), math.inf)
+    shift = lo.apply("where", condition=infinite, self=0.0, other=peak)
+    total = lo.reduce("sum", lo.unary("exp", lo.binary("sub", self, shift)), dims, True)
+    out = lo.binary("add", lo.unary("log", total), shift)
     return out if keepdim else views.squeeze(out, dims)
 
 
@@ -289,4 +298,7 @@ COMPOSITES: dict[str, Callable[..., object]] = {
     "triu": _triangle(True),
     "tril": _triangle(False),
     "arange": _arange,
+    **INDEXED,
+    **WINDOWS,
+    **SCAN_OPS,
 }

@@ -24,6 +24,8 @@ _CALLS = {
     "minimum": "nan_min",
     "to_float": "static_cast<float>",
     "to_int": "static_cast<long long>",
+    "arg_key": "arg_key",
+    "key_place": "place_of_key",
 }
 HELPERS = {
     "nan_max": """// NaN wins, as in PyTorch.
@@ -33,6 +35,18 @@ __device__ __forceinline__ T nan_max(T a, T b) { return (a > b || a != a) ? a : 
     "nan_min": """// NaN wins, as in PyTorch.
 template <class T>
 __device__ __forceinline__ T nan_min(T a, T b) { return (a < b || a != a) ? a : b; }
+""",
+    "arg_key": """// Ordered as the value, then as the smaller place; NaN above all, and 0 and -0 alike.
+__device__ __forceinline__ long long arg_key(float x, long long place) {
+    const int bits = __float_as_int(x + 0.0f);
+    const int ordered = x != x ? 0x7fffffff : bits < 0 ? bits ^ 0x7fffffff : bits;
+    const unsigned long long high = static_cast<unsigned>(ordered);
+    return static_cast<long long>((high << 32) | (0xffffffffu - static_cast<unsigned>(place)));
+}
+""",
+    "place_of_key": """__device__ __forceinline__ long long place_of_key(long long key) {
+    return static_cast<long long>(0xffffffffu - static_cast<unsigned>(key));
+}
 """,
     "sign_of": """__device__ __forceinline__ float sign_of(float x) { return (x > 0.0f) - (x < 0.0f); }
 """,
@@ -69,6 +83,15 @@ def application(name: str, kind: str, args: list[str]) -> str:
         return f"1.0f / {args[0]}"
     if name == "where":
         return f"{args[0]} ? {args[1]} : {args[2]}"
+    if name in ("pick", "pick_wide"):
+        # narrow: the index fits in 32 bits, and so does the arithmetic that leads to it
+        index = args[1] if name == "pick_wide" else f"static_cast<int>({args[1]})"
+        nothing = {"f": "0.0f", "i": "0LL", "b": "false"}[kind]
+        read = f"load_one({args[0]} + {index})"
+        return read if args[2] == "true" else f"{args[2]} ? {read} : {nothing}"
+    if name == "within":
+        # one unsigned comparison for 0 <= x < n
+        return f"static_cast<unsigned>(static_cast<int>({args[0]})) < {args[1].removesuffix('LL')}u"
     if name in _CALLS:
         return f"{_CALLS[name]}({', '.join(args)})"
     raise NotRepresentableError(f"no CUDA for {name}")
@@ -91,6 +114,8 @@ class Statements:
             node = self.arena.nodes[at]
             if isinstance(node, Const):
                 self.names[at] = constant(node)
+            elif isinstance(node, Load) and node.is_address:
+                self.names[at] = node.buf
             elif isinstance(node, Op):
                 text = application(node.name, node.kind, [self.names[a] for a in node.args])
                 self.names[at] = f"v{at}"

@@ -45,12 +45,18 @@ def collapse(arena: Arena, kernel: Kernel) -> Kernel:
 
 def index_type(arena: Arena, kernel: Kernel, buffers: dict[str, Buffer]) -> str:
     """The narrowest type that holds every element index of the kernel."""
-    largest, negative = kernel.numel, False
+    rows = any(i.is_reduction for i in kernel.items)
+    largest, negative = max(kernel.rows, kernel.length) if rows else kernel.numel, False
     for item in kernel.items:
+        if item.buf in buffers:
+            largest = max(largest, buffers[item.buf].numel)
         for at in arena.walk(item.expr):
             node = arena.nodes[at]
             if isinstance(node, Load) and node.buf in buffers:
                 largest = max(largest, buffers[node.buf].numel)
+            if isinstance(node, Iota):
+                reach = sum(abs(t) * (n - 1) for t, n in zip(node.strides, kernel.sizes, strict=True))
+                largest = max(largest, reach + 1)
             if isinstance(node, Load | Iota):
                 negative |= any(s < 0 for s in node.strides)
     return "long long" if negative or largest >= (1 << 32) - (1 << 24) else "unsigned"

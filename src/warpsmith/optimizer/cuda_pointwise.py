@@ -21,7 +21,7 @@ class _Pointwise:
         self.axis = Axis("e", self.kernel.sizes, launch.vec)
         self.used: set[int] = set()
         loads = dict.fromkeys(n for i in self.kernel.items for n in self.arena.loads(i.expr))
-        self.loads = list(loads)
+        self.loads = [n for n in loads if not n.is_address]
         self.big = [n for n in self.loads if self._is_big(n)]
 
     def _is_big(self, load: Load) -> bool:

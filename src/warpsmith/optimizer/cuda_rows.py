@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from warpsmith.optimizer.cuda_expr import TYPES, Statements
+from warpsmith.optimizer.cuda_guards import inside, unguarded
 from warpsmith.optimizer.cuda_index import STREAM_BYTES, Axis, touches, vectors
 from warpsmith.optimizer.cuda_text import Text, pointer_parameters
 from warpsmith.optimizer.fuse import Item
 from warpsmith.optimizer.ir import Iota, Load, Program, contiguous_strides, kind_of
-from warpsmith.optimizer.plan import Launch, element_ids, kept_ids, passes
+from warpsmith.optimizer.plan import Launch, element_ids, is_windowed, kept_ids, passes
 from warpsmith.optimizer.split import levels
 
-_COMBINE = {"sum": "Sum", "prod": "Product", "max": "Max", "min": "Min"}
-_STEP = {
+COMBINE = {"sum": "Sum", "prod": "Product", "max": "Max", "min": "Min"}
+STEP = {
     "sum": "{0} += {1};",
     "prod": "{0} *= {1};",
     "max": "{0} = nan_max({0}, {1});",
     "min": "{0} = nan_min({0}, {1});",
 }
-_IDENTITY = {
+IDENTITY = {
     ("sum", "f"): "0.0f",
     ("prod", "f"): "1.0f",
     ("max", "f"): "-INFINITY",
@@ -29,12 +31,28 @@ _IDENTITY = {
 }
 
 
+MAX_UNROLLED = 128
+"""Steps of a thread that has its row to itself which are written out, so that places in the row are constants."""
+
+
 def row_kernel(program: Program, launch: Launch) -> str:
     """The kernel's text."""
-    return _Rows(program, launch).text()
+    return RowKernel(program, launch).text()
 
 
-class _Rows:
+def row_function(program: Program, launch: Launch, name: str, fresh: frozenset[str], *, keep: bool) -> str:
+    """The same as a device function that is told its block, for a kernel of several stages.
+
+    `fresh`: buffers that other blocks of the kernel write; `keep`: what is read will be read again, so no streaming.
+    """
+    rows = RowKernel(program, launch)
+    rows.block, rows.fresh, rows.keep = "block", fresh, keep
+    return rows.text(f"__device__ __forceinline__ void {name}(const int block, ")
+
+
+class RowKernel:
+    """A kernel whose blocks (or threads) each own rows; scans are written with the same places and loads."""
+
     def __init__(self, program: Program, launch: Launch) -> None:
         self.program, self.launch = program, launch
         self.arena, self.kernel = program.arena, launch.kernel
@@ -51,11 +69,14 @@ class _Rows:
         self.head = Text()
         self.outer_used: set[int] = set()
         self.ready: set[str] = set()
+        self.block, self.keep = "blockIdx.x", is_windowed(self.arena, self.kernel)
+        self.fresh: frozenset[str] = frozenset()
         self.suffix = "u" if launch.index == "unsigned" else "LL"
 
-    def text(self) -> str:
+    def text(self, head: str | None = None) -> str:
+        """The kernel, or the function that `head` begins."""
         launch, kernel = self.launch, self.kernel
-        outs, ins = pointer_parameters(self.program, kernel)
+        outs, ins = pointer_parameters(self.program, kernel, self.fresh)
         body = Text()
         depth = levels(self.arena, kernel)
         for number, roots in enumerate(passes(self.arena, kernel), 1):
@@ -63,8 +84,10 @@ class _Rows:
             self._pass(body, number, roots, now)
         self._row_results(body)
         t = Text()
-        t.line(f"__global__ void __launch_bounds__({launch.block})")
-        with t.block(f"{launch.name}({', '.join(outs + ins)})"):
+        if head is None:
+            t.line(f"__global__ void __launch_bounds__({launch.block})")
+            head = f"{launch.name}("
+        with t.block(f"{head}{', '.join(outs + ins)})"):
             self._prologue(t)
             t.include(self.head)
             t.include(body)
@@ -75,13 +98,14 @@ class _Rows:
     def _prologue(self, t: Text) -> None:
         launch, ctype, rows = self.launch, self.launch.index, self.kernel.rows
         per_block = launch.block // launch.group
-        if launch.mode == "row":
+        if launch.mode in ("row", "scan"):
             t.line(f"const {ctype} lane = threadIdx.x % {launch.group}u;")
             within = f"threadIdx.x / {launch.group}u"
         else:
-            t.line(f"const {ctype} lane = threadIdx.x / {per_block}u;")
+            lane = f"threadIdx.x / {per_block}u" if launch.group > 1 else "0"
+            t.line(f"const {ctype} lane = {lane};")
             within = f"threadIdx.x % {per_block}u"
-        place = f"static_cast<{ctype}>(blockIdx.x)"
+        place = f"static_cast<{ctype}>({self.block})"
         text = place if per_block == 1 else f"{place} * {per_block}u + {within}"
         if rows % per_block:
             # the threads beyond the last row run along, for the barriers, and store nothing
@@ -104,6 +128,15 @@ class _Rows:
         parts = [p for p in (offset, str(constant) if constant else "") if p]
         return " + ".join(parts)
 
+    def _signed(self, node: Iota) -> str:
+        """An iota's part along the kept factors; its constant may be negative where the index type is unsigned."""
+        outer = self._outer_offset(node.strides)
+        parts = [
+            f"static_cast<long long>({outer})" if outer else "",
+            f"{node.offset}LL" if node.offset else "",
+        ]
+        return " + ".join(p for p in parts if p) or "0LL"
+
     def _base(self, load: Load) -> str:
         """Name of a pointer to the load's place in this row."""
         if load not in self.bases:
@@ -121,8 +154,7 @@ class _Rows:
 
     def _row_leaf(self, node: Load | Iota) -> str:
         if isinstance(node, Iota):
-            offset = self._outer_offset(node.strides, node.offset) or "0"
-            return f"static_cast<long long>({offset})"
+            return f"({self._signed(node)})"
         if node.buf in self.reductions:
             return f"s_{node.buf}"
         return f"load_one({self._base(node)})"
@@ -142,7 +174,7 @@ class _Rows:
         name = statements.add(at)
         for line in statements.lines[start:]:
             t.line(line)
-        if isinstance(node, Load) and node.buf not in self.reductions:
+        if isinstance(node, Load) and not node.is_address and node.buf not in self.reductions:
             t.line(f"const {TYPES[node.kind]} w{at} = {name};")
             self.names[at] = f"w{at}"
 
@@ -173,12 +205,26 @@ class _Rows:
         self._row_values(t, roots)
         for item in now:
             kind = self._kind(item.buf)
-            t.line(f"{TYPES[kind]} s_{item.buf} = {_IDENTITY[(item.kind, kind)]};")
+            t.line(f"{TYPES[kind]} s_{item.buf} = {IDENTITY[(item.kind, kind)]};")
         body = Text()
+        alone = launch.group == 1 and now and not self.kept
+        edge = inside(self.arena, self.kernel, roots, self.element, self._signed) if alone else ""
         self._elements(body, t, number, roots, now)
-        self._loop(t, body)
+        if edge:
+            # windows that lie within the input need no guards: all but those at its edges
+            plain = [replace(i, expr=unguarded(self.arena, i.expr, self.element)) for i in now]
+            self.element |= element_ids(self.arena, replace(self.kernel, items=tuple(plain)))
+            self._row_values(t, [i.expr for i in plain])
+            fast = Text()
+            self._elements(fast, t, number, [i.expr for i in plain], plain)
+            with t.block(f"if ({edge})"):
+                self._loop(t, fast)
+            with t.block("else"):
+                self._loop(t, body)
+        else:
+            self._loop(t, body)
         for item in now:
-            combine = _COMBINE[item.kind]
+            combine = COMBINE[item.kind]
             if launch.mode == "row" and launch.group > 1:
                 t.line(f"s_{item.buf} = reduce_row<{launch.group}, {combine}>(s_{item.buf});")
             elif launch.mode == "column" and launch.group > 1:
@@ -194,7 +240,8 @@ class _Rows:
         count = self.kernel.length // launch.vec
         whole, rest = divmod(count, launch.group)
         suffix = self.suffix
-        if self.kept or launch.per_thread <= 2:
+        alone = launch.group == 1 and launch.per_thread <= MAX_UNROLLED
+        if self.kept or launch.per_thread <= 2 or alone:
             t.line("#pragma unroll")
             with t.block(f"for (int k = 0; k < {launch.per_thread}; ++k)"):
                 if rest or re.search(r"\be\b", str(body)):
@@ -248,7 +295,7 @@ class _Rows:
             tail.append(f"c{at}[k][j] = {statements.names[at]};")
             self.ready.add(f"c{at}")
         for item in now:
-            tail.append(_STEP[item.kind].format(f"s_{item.buf}", statements.names[item.expr]))
+            tail.append(STEP[item.kind].format(f"s_{item.buf}", statements.names[item.expr]))
         written = [] if now else [i for i in self.kernel.items if i.scope == "element" and i.store]
         for k, item in enumerate(written):
             tail.append(f"r{k}[j] = {statements.names[item.expr]};")
@@ -274,9 +321,9 @@ class _Rows:
         offset, coordinates = self.inner.offset(strides, launch.index)
         used |= coordinates
         if isinstance(node, Iota):
-            outer = self._outer_offset(node.strides, node.offset) or "0"
             inner = f" + static_cast<long long>({offset})" if offset else ""
-            return f"(static_cast<long long>({outer}){inner} + j * {strides[-1]})"
+            step = f" + j * {strides[-1]}" if launch.vec > 1 and strides[-1] else ""
+            return f"({self._signed(node)}{inner}{step})"
         place = f"{self._base(node)} + {offset}" if offset else self._base(node)
         name = f"a{number}"
         kind = TYPES[node.kind]
@@ -285,7 +332,7 @@ class _Rows:
             return name
         loads.append(f"{kind} {name}[{launch.vec}];")
         if launch.vec == 1 or vectors(node, node.strides, launch.vec):
-            once = launch.cached or len(passes(self.arena, self.kernel)) == 1
+            once = not self.keep and (launch.cached or len(passes(self.arena, self.kernel)) == 1)
             big = 2 * touches(self.kernel.sizes, node.strides) >= self.kernel.numel
             hint = (
                 "_streaming" if once and big and self.program.buffers[node.buf].nbytes >= STREAM_BYTES else ""
@@ -304,7 +351,7 @@ class _Rows:
     def _store_coordinates(self, written: list[Item]) -> set[int]:
         return self.inner.offset(self._store_strides()[1], self.launch.index)[1] if written else set()
 
-    def _store(self, t: Text, written: list[Item]) -> None:
+    def _store(self, t: Text, written: list[Item], values: str | None = None) -> None:
         strides, inner = self._store_strides()
         for k, item in enumerate(written):
             base = f"q_{item.buf}"
@@ -313,4 +360,4 @@ class _Rows:
             offset, _ = self.inner.offset(inner, self.launch.index)
             hint = "_streaming" if self.program.buffers[item.buf].nbytes >= STREAM_BYTES else ""
             guard = "if (live) " if self._guarded else ""
-            t.line(f"{guard}store{hint}({base} + {offset or '0'}, r{k});")
+            t.line(f"{guard}store{hint}({base} + {offset or '0'}, {values or f'r{k}'});")

@@ -38,12 +38,19 @@ class Text:
         return "\n".join(self.lines) + "\n"
 
 
-def pointer_parameters(program: Program, kernel: Kernel) -> tuple[list[str], list[str]]:
-    """Declarations of a kernel's output and input pointers."""
+def pointer_parameters(
+    program: Program, kernel: Kernel, fresh: frozenset[str] = frozenset()
+) -> tuple[list[str], list[str]]:
+    """Declarations of a kernel's output and input pointers.
+
+    `fresh`: buffers that other blocks write while this one runs; they may not be read as if nobody did.
+    """
     outs, ins = kernel_buffers(program, kernel)
-    made = [f"{C_TYPES[program.buffers[b].dtype]}* __restrict__ {b}" for b in outs]
-    read = [f"const {C_TYPES[program.buffers[b].dtype]}* __restrict__ {b}" for b in ins]
-    return made, read
+
+    def declared(buf: str, const: str) -> str:
+        return f"{const}{C_TYPES[program.buffers[buf].dtype]}* {'' if buf in fresh else '__restrict__ '}{buf}"
+
+    return [declared(b, "") for b in outs], [declared(b, "const ") for b in ins]
 
 
 def kernel_buffers(program: Program, kernel: Kernel) -> tuple[list[str], list[str]]:
@@ -167,6 +174,32 @@ __device__ __forceinline__ T reduce_row(T x) {
             x = Combine::apply(x, __shfl_xor_sync(0xffffffffu, x, step));
     }
     return x;
+}
+
+// `x` combined with those of the lower lanes of the warp.
+template <class Combine, class T>
+__device__ __forceinline__ T scan_warp(T x) {
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        const T lower = __shfl_up_sync(0xffffffffu, x, step);
+        if (threadIdx.x % 32 >= step) x = Combine::apply(lower, x);
+    }
+    return x;
+}
+
+// Turns totals into totals of everything up to and with them, `carry` first; the first warp does it.
+template <int N, class Combine, class T>
+__device__ __forceinline__ void scan_parts(T (&part)[N], T carry) {
+    if (threadIdx.x < 32) {
+#pragma unroll
+        for (int k = 0; k < N; k += 32) {
+            const int at = k + threadIdx.x;
+            T x = scan_warp<Combine>(part[at < N ? at : N - 1]);
+            x = Combine::apply(carry, x);
+            if (at < N) part[at] = x;
+            carry = __shfl_sync(0xffffffffu, x, 31);
+        }
+    }
 }
 
 // Combines `x` over the `Group` threads that share a column of a block of `Columns` columns.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from warpsmith.optimizer.ir import Arena, Call, Define, Load, Program, contiguous_strides, tensor_refs
+from warpsmith.optimizer.ir import SCANS, Arena, Call, Define, Load, Program, contiguous_strides, tensor_refs
 from warpsmith.optimizer.views import common_refinement, refine_expr, split_counts
 
 
@@ -24,7 +24,7 @@ class Item:
     @property
     def is_reduction(self) -> bool:
         """Whether the expression is reduced over the masked factors."""
-        return self.kind != "pointwise"
+        return self.kind != "pointwise" and self.kind not in SCANS
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,8 @@ def fuse(program: Program) -> list[Kernel | Call]:
         needs = {maker[b] for b in reads if b in maker}
         home = _home(program.arena, groups, step, reads, needs)
         if home is None:
-            groups.append(_Group([step], None, merge(program.arena, [step]), needs))
+            own = _scan(step) if step.is_scan else merge(program.arena, [step])
+            groups.append(_Group([step], None, own, needs))
             home = len(groups) - 1
         maker[step.buf] = home
     return [g.call or _finished(program, g, groups) for g in _ordered(groups)]
@@ -87,6 +88,8 @@ def fuse(program: Program) -> list[Kernel | Call]:
 
 def _home(arena: Arena, groups: list[_Group], step: Define, reads: set[str], needs: set[int]) -> int | None:
     """The group that `step` may join, joined; None where it starts its own."""
+    if step.is_scan:
+        return None
     candidates = sorted(needs, reverse=True)
     whole = _read_whole(arena, step)
     for at, group in enumerate(groups):
@@ -94,7 +97,8 @@ def _home(arena: Arena, groups: list[_Group], step: Define, reads: set[str], nee
             candidates.append(at)
     for at in candidates:
         group = groups[at]
-        if group.call or any(_depends(groups, other, at) for other in needs - {at}):
+        alone = group.call or any(s.is_scan for s in group.steps)
+        if alone or any(_depends(groups, other, at) for other in needs - {at}):
             continue
         kernel = merge(arena, [*group.steps, step])
         if kernel is not None:
@@ -167,6 +171,11 @@ def merge(arena: Arena, steps: Sequence[Define]) -> Kernel | None:
         inside[step.buf] = by_row if scope == "row" else whole
         items.append(Item(step.buf, step.kind, scope, expr, step.label))
     return Kernel(sizes, mask, tuple(items))
+
+
+def _scan(step: Define) -> Kernel:
+    """A scan is a kernel of its own; what it reads is computed in it."""
+    return Kernel(step.sizes, step.mask, (Item(step.buf, step.kind, "element", step.expr, step.label),))
 
 
 def _common_space(steps: Sequence[Define]) -> tuple[tuple[int, ...], tuple[bool, ...]] | None:

@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import prod
-from typing import Literal
+from typing import Literal, get_args
 
+ADDRESS = -1
+"""Offset of a load that stands for its buffer's address: the first operand of a `pick`."""
 Kind = Literal["f", "i", "b"]
 """What an expression computes in: float, long long or bool."""
+
+Scan = Literal["cumsum", "cumprod", "cumsum_reverse", "cumprod_reverse"]
+SCANS: frozenset[str] = frozenset(get_args(Scan))
 
 C_TYPES = {
     "float32": "float",
@@ -43,6 +48,11 @@ class Load:
     offset: int
     strides: tuple[int, ...]
     kind: Kind = "f"
+
+    @property
+    def is_address(self) -> bool:
+        """Whether this names the buffer for a `pick(buffer, index, guard)`, which reads where the guard holds."""
+        return self.offset == ADDRESS and not any(self.strides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +209,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Define:
-    """A buffer computed by us: pointwise over `sizes`, or reduced over the factors where `mask` is true."""
+    """A buffer of ours: pointwise over `sizes`, or reduced or scanned over the factors where `mask` is true."""
 
     buf: str
-    kind: Literal["pointwise", "sum", "max", "min", "prod"]
+    kind: Literal["pointwise", "sum", "max", "min", "prod"] | Scan
     sizes: tuple[int, ...]
     mask: tuple[bool, ...]
     expr: int
@@ -211,7 +221,12 @@ class Define:
     @property
     def is_reduction(self) -> bool:
         """Whether any factor may be reduced."""
-        return self.kind != "pointwise"
+        return self.kind != "pointwise" and not self.is_scan
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether each element is combined with those before it."""
+        return self.kind in SCANS
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from warpsmith.errors import TaskUnsupportedError
@@ -23,6 +24,7 @@ from warpsmith.optimizer.ir import (
     Value,
     tensor_refs,
 )
+from warpsmith.optimizer.library_ops import LIBRARY
 from warpsmith.optimizer.lowering import Lowering
 from warpsmith.optimizer.pointwise import POINTWISE
 from warpsmith.optimizer.view_ops import VIEWS
@@ -32,14 +34,18 @@ CASTS = frozenset({"to", "_to_copy", "type_as", "float", "half", "bfloat16"})
 FACTORIES = frozenset({"full", "zeros", "ones", "full_like", "zeros_like", "ones_like", "scalar_tensor"})
 
 
-def lower(captured: Captured) -> Program:
-    """Lower an exported model. Raises TaskUnsupportedError where even torch calls cannot express it."""
-    return _GraphLowering(captured).run()
+def lower(captured: Captured, *, libraries: bool = True) -> Program:
+    """Lower an exported model. Raises TaskUnsupportedError where even torch calls cannot express it.
+
+    `libraries`: products and convolutions are steps of ours that call cuBLASLt and cuDNN, else torch calls.
+    """
+    return _GraphLowering(captured, LIBRARY if libraries else {}).run()
 
 
 class _GraphLowering:
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, captured: Captured, library: dict[str, Callable[..., object]]) -> None:
         self.captured = captured
+        self.library = library
         self.lo = Lowering()
         self.values: dict[Any, Any] = {}
 
@@ -156,8 +162,11 @@ class _GraphLowering:
             _bindable(POINTWISE[name], given)
             out = self.lo.apply(name, _dtype(meta), **self._scalars(given))
         elif name in COMPOSITES:
-            self._first_only(node, name)
             out = _built(COMPOSITES[name], self.lo, given)
+            if isinstance(out, tuple) and None in out:
+                self._first_only(node, name)
+        elif name in self.library:
+            out = _built(self.library[name], self.lo, given)
         else:
             raise NotRepresentableError(name)
         return self._typed(out, meta)
@@ -174,7 +183,7 @@ class _GraphLowering:
         return out
 
     def _first_only(self, node: Any, name: str) -> None:
-        """max.dim and the like: only their values are ours; with the indices used the call stays torch's."""
+        """Where only the first result is ours and another is used, the call stays torch's."""
         several = isinstance(node.meta.get("val"), tuple | list)
         if several and any(user.args[1] != 0 and user.users for user in node.users):
             raise NotRepresentableError(f"{name} with its further results")
@@ -191,7 +200,9 @@ class _GraphLowering:
     def _cast(self, value: Value, dtype: str) -> Value:
         if dtype == value.dtype:
             return value
-        if dtype == "float32" or (dtype in ("int64", "int32") and value.dtype in ("bool", "int32", "int64")):
+        if dtype == "float32" or (
+            dtype in ("int64", "int32") and value.dtype in ("bool", "int32", "int64", "float32")
+        ):
             kinds = {"float32": "to_float"}
             node_kind = self.lo.arena.nodes[value.expr].kind
             if dtype == "float32" and node_kind == "f":
@@ -263,13 +274,7 @@ class _GraphLowering:
             else:
                 if not any(name in needed for name in step.outs):
                     continue
-                step = Call(
-                    tuple(n if n in needed else None for n in step.outs),
-                    step.many,
-                    step.target,
-                    step.args,
-                    step.kwargs,
-                )
+                step = replace(step, outs=tuple(n if n in needed else None for n in step.outs))
                 needed |= {r.buf for r in tensor_refs((step.args, [v for _, v in step.kwargs]))}
             kept.append(step)
         program.steps = kept[::-1]

@@ -7,15 +7,19 @@ from math import prod
 
 from warpsmith.optimizer import views
 from warpsmith.optimizer.ir import (
+    ADDRESS,
     C_TYPES,
     Arena,
     Buffer,
     Const,
     Define,
+    Expr,
+    Iota,
     Load,
     NotRepresentableError,
     Op,
     Program,
+    Scan,
     TensorRef,
     Value,
     contiguous_strides,
@@ -34,6 +38,8 @@ class Lowering:
         self.arena = Arena()
         self.program = Program(self.arena)
         self._stored: dict[tuple[object, ...], Value] = {}
+        self.scans: dict[str, tuple[str, Value, int]] = {}
+        """What each scan's buffer holds: (kind, scanned value, dimension)."""
         self._temps = 0
 
     def new_buffer(self, shape: Sequence[int], dtype: str) -> Buffer:
@@ -81,6 +87,49 @@ class Lowering:
     def unary(self, name: str, value: Value) -> Value:
         """A function of one value."""
         return self.apply(name, self=value)
+
+    def iota(self, shape: Sequence[int], dim: int, offset: int = 0, step: int = 1) -> Value:
+        """`offset + step · index` along one dimension of `shape`, the same along the others."""
+        dims = tuple((s,) if s > 1 else () for s in shape)
+        strides = tuple(step if d == dim else 0 for d, s in enumerate(shape) if s > 1)
+        return Value(dims, self.arena.add(Iota(offset, strides)), "int64")
+
+    def within(self, place: Value, size: int) -> Value:
+        """0 <= place < size, for places that 32 bits hold."""
+        expr = self.arena.op("within", place.expr, self.arena.const(int(size)), kind="b")
+        return Value(place.dims, expr, "bool")
+
+    def pick(self, source: Value, index: Value, guard: Value | None = None) -> Value:
+        """`source` (seen flat) at `index`; 0 where the guard does not hold, and nothing is read there."""
+        whole = self.stored(source)
+        node = self.arena.nodes[whole.expr]
+        assert isinstance(node, Load)
+        buffer = self.program.buffers[node.buf]
+        given = [index] if guard is None else [index, guard]
+        dims, exprs = views.align(self.arena, given)
+        kind = kind_of(buffer.dtype)
+        rank = sum(len(d) for d in dims)
+        address = self.arena.add(Load(buffer.name, ADDRESS, (0,) * rank, kind))
+        name = "pick" if buffer.numel < 1 << 31 else "pick_wide"
+        held = self.arena.const(True) if guard is None else exprs[1]
+        return Value(dims, self.arena.op(name, address, exprs[0], held, kind=kind), buffer.dtype)
+
+    def guarded(self, value: Value, guard: Value) -> Value:
+        """`value` with every element read only where `guard` holds (0 is computed with elsewhere)."""
+        dims, (expr, held) = views.align(self.arena, [value, guard])
+
+        def change(at: int, node: Expr) -> int | None:
+            if isinstance(node, Op) and node.name.startswith("pick"):
+                both = self.arena.op("and", held, node.args[2], kind="b")
+                return self.arena.op(node.name, node.args[0], node.args[1], both, kind=node.kind)
+            if not isinstance(node, Load) or node.is_address or not any(node.strides):
+                return None
+            address = self.arena.add(Load(node.buf, ADDRESS, (0,) * len(node.strides), node.kind))
+            name = "pick" if self.program.buffers[node.buf].numel < 1 << 31 else "pick_wide"
+            index = self.arena.add(Iota(node.offset, node.strides))
+            return self.arena.op(name, address, index, held, kind=node.kind)
+
+        return Value(dims, self.arena.rewrite(expr, change), value.dtype)
 
     def dims_of(self, value: Value, dim: object) -> list[int]:
         """Normalised dimensions; None or an empty list means all."""
@@ -132,6 +181,20 @@ class Lowering:
         if whole and all(sorted(order, key=lambda i: -abs(s[i])) == order for s in whole[1:]):
             order.sort(key=lambda i: -abs(whole[0][i]))
         return order
+
+    def scan(self, kind: Scan, value: Value, dim: int, dtype: str) -> Value:
+        """Every element combined with those before it (after it: reverse) along one dimension, as a buffer."""
+        self.check(value)
+        key = (kind, value.expr, value.dims, dim, dtype)
+        if key not in self._stored:
+            value = views.coalesced(self.arena, value)
+            buffer = self.new_buffer(value.shape, dtype)
+            mask = tuple(d == dim for d, factors in enumerate(value.dims) for _ in factors)
+            define = Define(buffer.name, kind, value.sizes, mask, value.expr, self.arena.label)
+            self.program.steps.append(define)
+            self._stored[key] = self.load(buffer)
+            self.scans[buffer.name] = (kind, value, dim)
+        return self._stored[key]
 
     def mean(self, value: Value, dim: object, keepdim: bool) -> Value:
         """Mean over dimensions: the sum divided by the count."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from warpsmith.optimizer.cuda_index import collapse, index_type, touches, vectors
 from warpsmith.optimizer.cuda_text import kernel_buffers
 from warpsmith.optimizer.fuse import Kernel
-from warpsmith.optimizer.ir import Arena, Const, Op, Program
+from warpsmith.optimizer.ir import SCANS, Arena, Const, Iota, Load, Op, Program
 from warpsmith.optimizer.split import MULTIPROCESSORS, along_rows, keeps_row, levels
 
 REGISTER_BUDGET = 64
 """Row elements that one thread may keep."""
+MAX_WINDOW = 512
+"""Elements of a window that one thread takes alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,9 @@ class Launch:
     """A kernel with its launch parameters.
 
     `mode`: "pointwise" (`items` vectors a thread), "row" (`group` threads walk along a row, `block // group` rows a
-    block) or "column" (`group` threads share a column, lanes run across `block // group` neighbouring rows).
+    block), "column" (`group` threads share a column, lanes run across `block // group` neighbouring rows), "columns"
+    (the same with `vec` columns a thread), "scan" (a block a row, `items` vectors a thread and tile), "scan_column"
+    (a thread a column), "relay" (see relay.py) or "stages" (a relay's stages as kernels of their own).
     """
 
     name: str
@@ -31,18 +36,25 @@ class Launch:
     vec: int = 1
     cached: bool = False
     index: str = "unsigned"
+    stages: tuple[Launch, ...] = ()
+    """Of a relay: what reduces chunks, combines them and writes; `items` is how many chunks the first runs ahead."""
 
     @property
     def grid(self) -> int:
         """Number of blocks."""
         if self.mode == "pointwise":
             return -(-self.kernel.numel // (self.vec * self.block * self.items))
-        return -(-self.kernel.rows // (self.block // self.group))
+        if self.mode == "relay":
+            chunks, rows = self.stages[0].kernel.rows, self.stages[1].kernel.rows
+            return 2 * (chunks + chunks // rows + self.items)
+        columns = self.vec if self.mode == "columns" else 1
+        return -(-self.kernel.rows // columns // (self.block // self.group))
 
     @property
     def per_thread(self) -> int:
         """Vectors of a row that one thread handles."""
-        return -(-self.kernel.length // (self.group * self.vec))
+        width = 1 if self.mode == "columns" else self.vec
+        return -(-self.kernel.length // (self.group * width))
 
 
 def default_launch(program: Program, kernel: Kernel, name: str, conservative: bool = False) -> Launch:
@@ -50,16 +62,27 @@ def default_launch(program: Program, kernel: Kernel, name: str, conservative: bo
     arena, buffers = program.arena, program.buffers
     kernel = collapse(arena, kernel)
     index = index_type(arena, kernel, buffers)
+    if kernel.items[0].kind in SCANS:
+        vec = 1 if conservative or not along_rows(kernel) else vector_width(arena, kernel)
+        if not along_rows(kernel) or sum(kernel.mask) > 1:
+            return Launch(name, kernel, "scan_column", 256, index=index)
+        block = _power_of_two(kernel.length / (4 * vec), 32, 256)
+        return Launch(name, kernel, "scan", block, items=4, group=block, vec=vec, index=index)
     if not any(i.is_reduction for i in kernel.items):
         vec = 1 if conservative else vector_width(arena, kernel)
         items = 4 if kernel.numel >= vec * 256 * 4 * MULTIPROCESSORS * 4 else 1
         return Launch(name, kernel, "pointwise", 256, items=items, vec=vec, index=index)
     caches = keeps_row(arena, kernel)
-    if along_rows(kernel):
+    if is_windowed(arena, kernel):
+        launch = Launch(name, kernel, "column", 256, index=index)
+    elif along_rows(kernel):
         vec = 1 if conservative else vector_width(arena, kernel)
         group = _row_group(kernel, vec, caches)
         block = max(group, 256 if group <= 32 else group)
         launch = Launch(name, kernel, "row", block, group=group, vec=vec, index=index)
+    elif not conservative and vector_columns(arena, kernel):
+        group, block = _columns_shape(kernel)
+        return Launch(name, kernel, "columns", block, group=group, vec=4, index=index)
     else:
         group, block = _column_shape(kernel, caches)
         launch = Launch(name, kernel, "column", block, group=group, vec=1, index=index)
@@ -67,6 +90,29 @@ def default_launch(program: Program, kernel: Kernel, name: str, conservative: bo
     return Launch(
         name, kernel, launch.mode, launch.block, 1, launch.group, launch.vec, caches and fits, index
     )
+
+
+def is_windowed(arena: Arena, kernel: Kernel) -> bool:
+    """Whether rows are short and woven into each other, as pooling windows are: a thread then takes a whole row."""
+    if not along_rows(kernel) or kernel.length > MAX_WINDOW:
+        return False
+    for item in kernel.items:
+        for strides in _read_strides(arena, item.expr):
+            pairs = list(zip(strides, kernel.sizes, kernel.mask, strict=True))
+            span = max((abs(s) * n for s, n, m in pairs if m), default=0)
+            if any(0 < abs(s) < span for s, _, m in pairs if not m):
+                return True
+    return False
+
+
+def _read_strides(arena: Arena, expr: int) -> Iterator[tuple[int, ...]]:
+    """Strides of everything that an expression reads, also by a computed place where that is a sum of steps."""
+    for at in arena.walk(expr):
+        node = arena.nodes[at]
+        if isinstance(node, Op) and node.name.startswith("pick"):
+            node = arena.nodes[node.args[1]]
+        if isinstance(node, Load) or (isinstance(node, Iota) and isinstance(arena.nodes[at], Op)):
+            yield node.strides
 
 
 def _power_of_two(value: float, low: int, high: int) -> int:
@@ -94,6 +140,24 @@ def _column_shape(kernel: Kernel, caches: bool) -> tuple[int, int]:
     else:
         wanted = MULTIPROCESSORS * 2048 / rows
         group = _power_of_two(min(wanted, length / 8), 1, 32)
+    return group, max(256, 32 * group)
+
+
+def vector_columns(arena: Arena, kernel: Kernel) -> bool:
+    """Whether one pass over rows can take four neighbouring columns a thread in aligned vectors."""
+    if along_rows(kernel) or keeps_row(arena, kernel) or kernel.sizes[-1] % 4:
+        return False
+    for item in kernel.items:
+        for load in arena.loads(item.expr):
+            if 2 * touches(kernel.sizes, load.strides) >= kernel.numel and not vectors(load, load.strides, 4):
+                return False
+    return True
+
+
+def _columns_shape(kernel: Kernel) -> tuple[int, int]:
+    """(threads a column, threads a block): two waves of threads, at least 16 rows each."""
+    wanted = 2 * MULTIPROCESSORS * 2048 / (kernel.rows // 4)
+    group = _power_of_two(min(wanted, kernel.length / 16), 1, 32)
     return group, max(256, 32 * group)
 
 

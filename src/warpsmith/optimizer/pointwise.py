@@ -264,6 +264,13 @@ def _sigmoid(a: Arena, self: object) -> int:
     return a.op("reciprocal", a.op("add", a.const(1.0), a.op("exp", a.op("neg", x))))
 
 
+def _xlogy(a: Arena, self: object, other: object) -> int:
+    x, y = as_float(a, self), as_float(a, other)
+    product = a.op("mul", x, a.op("log", y))
+    zero = a.op("and", a.op("eq", x, a.const(0.0), kind="b"), a.op("eq", y, y, kind="b"), kind="b")
+    return a.op("where", zero, a.const(0.0), product)
+
+
 def _minmax(name: str) -> Callable[..., int]:
     def build(a: Arena, self: object, other: object) -> int:
         left, right, kind = _both(a, self, other)
@@ -306,6 +313,7 @@ POINTWISE: dict[str, Callable[..., int]] = {
     "clamp_max": lambda a, self, max: _clamp(a, self, None, max),
     "pow": _pow,
     "square": _square,
+    "xlogy": _xlogy,
     "where": _where,
     "masked_fill": _masked_fill,
     "lerp": _lerp,

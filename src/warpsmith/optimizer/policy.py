@@ -1,4 +1,7 @@
-"""The built-in policy: one tuned submission, and a conservative one where the first does not pass."""
+"""The built-in policy: a tuned submission at PyTorch's default accuracy, then others of the accuracy menu.
+
+Where the first does not pass: one at full float32 accuracy, and a conservative one.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from warpsmith.errors import (
     TaskUnreadableError,
     TaskUnsupportedError,
 )
+from warpsmith.optimizer.library import Math
 from warpsmith.optimizer.worker import REQUEST, RESULT, Outcome, Request, Result
-from warpsmith.types import Job, JobOutcome, JobResult, Status, Verdict
+from warpsmith.types import Device, Job, JobOutcome, JobResult, Status, Verdict
 from warpsmith.types.protocols import PolicyStep
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ _ERRORS = {
     Outcome.UNSUPPORTED: TaskUnsupportedError,
     Outcome.UNREADABLE: TaskUnreadableError,
 }
+_FORMS = {Math.TF32: ["products in TF32"], Math.SPLIT: ["each large product as three in TF32"]}
 
 
 class BuiltinPolicy:
@@ -53,7 +58,7 @@ class BuiltinPolicy:
         Raises TaskRefusedError, TaskUnreadableError or TaskUnsupportedError for what the task's own process said of
         it, InfrastructureError where no process could run.
         """
-        found = self._ask(env, conservative=False)
+        found = self._ask(env)
         if found.submission is None:
             kept = "; ".join(found.notes)
             yield PolicyStep(
@@ -62,18 +67,55 @@ class BuiltinPolicy:
             return
         verdict = yield PolicyStep(note="; ".join(found.notes), submission=found.submission)
         if verdict is None or verdict.status is Status.PASSED:
+            yield from self._faster(env, found)
             return
+        if Math.STRICT in found.menu and env.device is Device.CUDA:
+            strict = self._ask(env, math=Math.STRICT)
+            if strict.submission is not None:
+                note = f"the first submission ended as {verdict.status}; again without TF32: "
+                exact = yield PolicyStep(note=note + "; ".join(strict.notes), submission=strict.submission)
+                if exact is None or exact.status is Status.PASSED:
+                    return
         careful = self._ask(env, conservative=True)
         if careful.submission is None or careful.submission == found.submission:
             return
         note = f"the first submission ended as {verdict.status}; again without algebra and vector loads: "
         yield PolicyStep(note=note + "; ".join(careful.notes), submission=careful.submission)
 
-    def _ask(self, env: Environment, *, conservative: bool) -> Result:
+    def _faster(self, env: Environment, found: Result) -> Generator[PolicyStep, Verdict | None, None]:
+        """Weights folded ahead, and less accurate products: the judge compares each with its like.
+
+        The simulator knows neither time nor TF32, so that there is nothing to choose there.
+        """
+        if env.device is not Device.CUDA:
+            return
+        seen = {found.submission.submission_hash} if found.submission else set()
+        forms = [(Math.DEFAULT, True)] if found.foldable else []
+        for math in found.menu:
+            if math is not Math.STRICT:
+                forms += [(math, False), *([(math, True)] if found.foldable else [])]
+        for math, fold in forms:
+            other = self._ask(env, math=math, fold=fold)
+            if other.submission is not None and other.submission.submission_hash not in seen:
+                seen.add(other.submission.submission_hash)
+                what = ["weights folded in prepare()"] * fold + _FORMS.get(math, [])
+                note = f"{' and '.join(what)}: {'; '.join(other.notes)}"
+                yield PolicyStep(note=note, submission=other.submission)
+
+    def _ask(
+        self,
+        env: Environment,
+        *,
+        conservative: bool = False,
+        math: Math = Math.DEFAULT,
+        fold: bool = False,
+    ) -> Result:
         request = Request(
             code=env.task.code,
             device=env.device,
             conservative=conservative,
+            math=math,
+            fold=fold,
             tune_budget_s=self._tune_budget_s,
         )
         folder = env.workdir / f"builtin-{request.content_hash[:12]}"

@@ -7,11 +7,11 @@ chunk's own maximum and mean, so that the chunk is read once, and are corrected 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
+from math import gcd, inf, prod
 
 from warpsmith.optimizer.fuse import Item, Kernel, row_strides
-from warpsmith.optimizer.ir import Arena, Buffer, Const, Load, Op, Program, kind_of
+from warpsmith.optimizer.ir import Arena, Buffer, Const, Iota, Load, Op, Program, kind_of
 from warpsmith.optimizer.views import refine_expr
 
 MULTIPROCESSORS = 132
@@ -20,6 +20,8 @@ MAX_ROW = 32768
 MAX_COLUMN = 1024
 """The same where lanes run across rows."""
 ROW_CHUNK, COLUMN_CHUNK = 8192, 256
+REALIGN_ELEMENTS = 1 << 22
+"""A second stage costs a launch: smaller tensors are reduced at the alignment that they have."""
 
 
 def levels(arena: Arena, kernel: Kernel) -> dict[str, int]:
@@ -57,6 +59,9 @@ def split_long_rows(program: Program, kernel: Kernel) -> list[Kernel]:
             return [kernel]
         chunk = _chunk(kernel, ROW_CHUNK if lanes else COLUMN_CHUNK)
     else:
+        shift = None if lanes else _realigning(kernel)
+        if shift is not None:
+            return _Split(program, kernel, kernel.length // shift, shift).kernels()
         chunk = _parallel_chunk(kernel, lanes)
     return [kernel] if chunk is None else _Split(program, kernel, chunk).kernels()
 
@@ -68,11 +73,25 @@ def _parallel_chunk(kernel: Kernel, lanes: bool) -> int | None:
             return None
         wanted = max(4096, kernel.rows * kernel.length // (8 * MULTIPROCESSORS))
         return _chunk(kernel, min(wanted, kernel.length // 2))
-    threads = kernel.rows * min(32, max(1, kernel.length // 8))
+    columns = kernel.rows // 4 if kernel.sizes[-1] % 4 == 0 else kernel.rows
+    threads = columns * min(32, max(1, kernel.length // 8))
     if threads >= MULTIPROCESSORS * 2048 or kernel.length < 512:
         return None
     wanted = kernel.length * threads // (MULTIPROCESSORS * 2048)
     return _chunk(kernel, max(128, min(wanted, kernel.length // 2)))
+
+
+def _realigning(kernel: Kernel) -> int | None:
+    """Rows whose reduction is left to a second stage so that the first reads aligned vectors; None for none.
+
+    Rows of 4095 floats begin at every alignment, but four of them together are 16380: the first stage reduces
+    every fourth row, over columns of four rows side by side.
+    """
+    last = kernel.sizes[-1]
+    shift = 4 // gcd(last, 4)
+    rows = kernel.sizes[-2] if len(kernel.sizes) > 1 and kernel.mask[-2] else 0
+    worth = kernel.numel >= REALIGN_ELEMENTS and kernel.length >= 64 * shift and last >= 64
+    return shift if shift > 1 and rows and rows % shift == 0 and worth else None
 
 
 def _chunk(kernel: Kernel, target: int) -> int | None:
@@ -94,12 +113,12 @@ class _Stage:
 
 
 class _Split:
-    def __init__(self, program: Program, kernel: Kernel, chunk: int) -> None:
+    def __init__(self, program: Program, kernel: Kernel, chunk: int, shift: int | None = None) -> None:
         self.program = program
         self.arena = program.arena
         self.chunk = chunk
         self.old = kernel
-        self.sizes, self.inner = _cut(kernel, chunk)
+        self.sizes, self.inner = _cut(kernel, chunk) if shift is None else _cut_outer(kernel, shift)
         self.mask = tuple(_refine_mask(kernel, self.sizes))
         self.length = kernel.length
         items = [self._refined(i) for i in kernel.items]
@@ -128,6 +147,16 @@ class _Split:
             out.append(Kernel(self.final.sizes, self.final.mask, tuple(final)))
         if others:
             out.append(Kernel(self.sizes, (False,) * len(self.sizes), tuple(others)))
+        return self._needed(out)
+
+    def _needed(self, kernels: list[Kernel]) -> list[Kernel]:
+        """The kernels, storing only what a later one reads or what was stored before the split."""
+        stored = {i.buf for i in self.old.items if i.store}
+        out: list[Kernel] = []
+        for kernel in reversed(kernels):
+            items = tuple(replace(i, store=i.buf in stored) for i in kernel.items)
+            stored |= set().union(*(self._reads(i) for i in items))
+            out.insert(0, replace(kernel, items=items))
         return out
 
     def _reads(self, item: Item) -> set[str]:
@@ -138,14 +167,18 @@ class _Split:
         return Item(item.buf, item.kind, item.scope, expr, item.label, item.store or item.is_reduction)
 
     def _pair(self, item: Item, first: list[Item]) -> tuple[str, Item] | None:
-        """("softmax" or "variance", the maximum or sum that `item` follows), where it is such a pair."""
+        """("softmax", "logsumexp" or "variance", the maximum or sum that `item` follows), where it is such a pair."""
         if item.kind != "sum":
             return None
         for other in first:
-            if other.kind == "max" and item.expr == self._find(
-                "exp", self._find("sub", other.expr, self._own(other))
-            ):
-                return "softmax", other
+            if other.kind == "max":
+                shifts = {
+                    "softmax": self._own(other),
+                    "logsumexp": finite_or_zero(self.arena, self._own(other)),
+                }
+                for what, shift in shifts.items():
+                    if item.expr == self._find("exp", self._find("sub", other.expr, shift)):
+                        return what, other
             if other.kind == "sum":
                 mean = self._find("div", self._own(other), self._constant(float(self.length)))
                 centred = self._find("sub", other.expr, mean)
@@ -173,9 +206,13 @@ class _Split:
         final: list[Item] = []
         parts: dict[str, Item] = {}
         for item in now:
-            part = parts[item.buf] = self._part(item, item.expr)
+            expr, place = self._local_place(item.expr)
+            part = parts[item.buf] = self._part(item, expr)
             partial.append(part)
-            final.append(Item(item.buf, item.kind, "row", self._part_load(part, True), item.label))
+            whole = self._part_load(part, True)
+            if place is not None:
+                whole = self.arena.op("sub", whole, place, kind="i")
+            final.append(Item(item.buf, item.kind, "row", whole, item.label))
         for item in paired:
             what, first = pairs[item.buf]
             first_part = parts[first.buf]
@@ -185,6 +222,22 @@ class _Split:
                 Item(item.buf, "sum", "row", self._combined(what, first, first_part, part), item.label)
             )
         return partial, final
+
+    def _local_place(self, expr: int) -> tuple[int, int | None]:
+        """An argmax's key with its place counted within the chunk, and the chunk's own place, which keys are less by.
+
+        Without the chunk's place a key moves along the chunk alone, and columns side by side are one factor.
+        """
+        node = self.arena.nodes[expr]
+        if not isinstance(node, Op) or node.name != "arg_key":
+            return expr, None
+        place = self.arena.nodes[node.args[1]]
+        if not isinstance(place, Iota):
+            return expr, None
+        inside = tuple(s if inner else 0 for s, inner in zip(place.strides, self.inner, strict=True))
+        outside = tuple(s for s, inner in zip(place.strides, self.inner, strict=True) if not inner)
+        key = self.arena.op("arg_key", node.args[0], self.arena.add(Iota(place.offset, inside)), kind="i")
+        return key, self.arena.add(Iota(0, outside))
 
     def _part(self, item: Item, expr: int) -> Item:
         shape = tuple(s for s, inner in zip(self.sizes, self.inner, strict=True) if not inner)
@@ -203,8 +256,9 @@ class _Split:
 
     def _chunk_expr(self, what: str, first: Item, part: Item) -> int:
         a, own = self.arena, self._part_load(part, False)
-        if what == "softmax":
-            return a.op("exp", a.op("sub", first.expr, own))
+        if what != "variance":
+            # a chunk that is -inf throughout adds nothing
+            return a.op("exp", a.op("sub", first.expr, finite_or_zero(a, own)))
         centred = a.op("sub", first.expr, a.op("div", own, a.const(float(self.chunk))))
         return a.op("mul", centred, centred)
 
@@ -212,8 +266,9 @@ class _Split:
         a = self.arena
         whole = a.add(Load(first.buf, 0, row_strides(self.final.sizes, self.final.mask), self._kind(first)))
         peak, value = self._part_load(first_part, True), self._part_load(part, True)
-        if what == "softmax":
-            return a.op("mul", value, a.op("exp", a.op("sub", peak, whole)))
+        if what != "variance":
+            shift = whole if what == "softmax" else finite_or_zero(a, whole)
+            return a.op("mul", value, a.op("exp", a.op("sub", peak, shift)))
         shift = a.op(
             "sub",
             a.op("div", peak, a.const(float(self.chunk))),
@@ -228,6 +283,12 @@ class _Split:
             item.expr, lambda o, s: (o, tuple(x for x, k in zip(s, keep, strict=True) if k))
         )
         return Item(item.buf, item.kind, item.scope, expr, item.label, item.store)
+
+
+def finite_or_zero(arena: Arena, x: int) -> int:
+    """`x`, or 0 where it is infinite: what a sum of exponentials is shifted by."""
+    infinite = arena.op("eq", arena.op("abs", x), arena.const(inf), kind="b")
+    return arena.op("where", infinite, arena.const(0.0), x)
 
 
 def _cut(kernel: Kernel, chunk: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
@@ -248,6 +309,13 @@ def _cut(kernel: Kernel, chunk: int) -> tuple[tuple[int, ...], tuple[bool, ...]]
             inner += [True, False]
             left = 1
     return tuple(reversed(sizes)), tuple(reversed(inner))
+
+
+def _cut_outer(kernel: Kernel, shift: int) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    """The last reduced factor cut in (size / shift, shift); all reduced factors but `shift` are the chunk."""
+    *lead, rows, last = kernel.sizes
+    inner = (*kernel.mask[:-2], True, False, False)
+    return (*lead, rows // shift, shift, last), inner
 
 
 def _refine_mask(kernel: Kernel, sizes: tuple[int, ...]) -> list[bool]:

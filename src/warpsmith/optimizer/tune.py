@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from warpsmith.optimizer.build import KERNELS_PATH, Plan
 from warpsmith.optimizer.cuda_source import Segment, cuda_file
 from warpsmith.optimizer.cuda_text import kernel_buffers
-from warpsmith.optimizer.plan import REGISTER_BUDGET, Launch, kept_arrays, traffic_bytes
+from warpsmith.optimizer.plan import REGISTER_BUDGET, Launch, is_windowed, kept_arrays, traffic_bytes
 from warpsmith.types import CompileStatus, Submission
 
 if TYPE_CHECKING:
@@ -42,14 +42,32 @@ def variants(plan: Plan, launch: Launch) -> list[Launch]:
         for group in (launch.group // 2, launch.group * 2, launch.group * 4):
             if group >= 32 and group <= 1024:
                 found.append(replace(launch, group=group, block=max(group, 256 if group == 32 else group)))
+    elif launch.mode == "relay":
+        found += [replace(launch, items=max(1, launch.items // 2)), replace(launch, items=launch.items * 2)]
+        found.append(replace(launch, mode="stages"))
+    elif launch.mode == "scan":
+        longest = max(32, launch.kernel.length // launch.vec)
+        for block, items in ((128, 4), (256, 2), (512, 2), (512, 4), (1024, 2)):
+            if block > longest:
+                continue
+            found.append(replace(launch, block=block, group=block, items=items))
+    elif launch.mode == "scan_column" or is_windowed(plan.program.arena, launch.kernel):
+        found += [replace(launch, block=block) for block in (64, 128, 512)]
     else:
-        for group in (launch.group // 2, launch.group, launch.group * 2, launch.group * 4):
-            for columns in (32, 64, 128):
-                if 1 <= group <= 32 and 128 <= group * columns <= 1024:
-                    found.append(replace(launch, group=group, block=group * columns))
-    arrays = max(1, kept_arrays(plan.program.arena, launch.kernel))
+        found += _column_variants(launch)
+    arrays = max(1, kept_arrays(plan.program.arena, launch.kernel)) if launch.cached else 1
     fits = [v for v in found if not v.cached or v.per_thread * v.vec * arrays <= REGISTER_BUDGET]
     return list(dict.fromkeys([launch, *fits]))
+
+
+def _column_variants(launch: Launch) -> list[Launch]:
+    """Other numbers of threads a column and of columns a block."""
+    found = []
+    for group in (launch.group // 2, launch.group, launch.group * 2, launch.group * 4):
+        for columns in (32, 64, 128):
+            if 1 <= group <= 32 and 128 <= group * columns <= 1024:
+                found.append(replace(launch, group=group, block=group * columns))
+    return found
 
 
 def variant_submission(plan: Plan, chosen: list[Launch]) -> tuple[Submission, dict[str, Launch]]:
@@ -98,8 +116,12 @@ def tune(plan: Plan, compiler: Compiler, target: Target, timer: Timer, budget_s:
 
 
 def _shape(launch: Launch) -> str:
-    if launch.mode == "pointwise":
+    if launch.mode in ("pointwise", "scan"):
         return f"{launch.items} vectors of {launch.vec} a thread"
+    if launch.mode == "relay":
+        return f"reducing {launch.items} chunks ahead of writing"
+    if launch.mode == "stages":
+        return "in stages one after the other"
     return f"{launch.group} threads a row"
 
 

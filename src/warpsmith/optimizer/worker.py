@@ -12,10 +12,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from warpsmith.errors import TaskRefusedError, TaskUnreadableError, TaskUnsupportedError
+from warpsmith.optimizer.library import Math, menu
 from warpsmith.types import Device, Record, Submission, Target
 
 REQUEST, RESULT = "request.json", "result.json"
-VERSION = 1
+VERSION = 2
 """Part of every request, so that results of older code are not taken up again."""
 
 
@@ -31,17 +32,25 @@ class Outcome(StrEnum):
 
 
 class Request(Record):
-    """What to build. `conservative`: no algebra, no vector loads, no tuning."""
+    """What to build. `conservative`: no algebra, no vector loads, no library calls, no tuning.
+
+    `math`: how float32 products are computed. `fold`: what depends on weights alone goes into `prepare()`.
+    """
 
     code: str
     device: Device
     conservative: bool = False
+    math: Math = Math.DEFAULT
+    fold: bool = False
     tune_budget_s: float = 20.0
     version: int = VERSION
 
 
 class Result(Record):
-    """What came of it; `request_hash` is the content hash of the request it answers."""
+    """What came of it; `request_hash` is the content hash of the request it answers.
+
+    `menu`: other ways to compute float32 products that would change this submission. `foldable`: `fold` may too.
+    """
 
     outcome: Outcome
     request_hash: str
@@ -49,6 +58,8 @@ class Result(Record):
     notes: tuple[str, ...] = ()
     kernels: int = 0
     torch_calls: int = 0
+    menu: tuple[Math, ...] = ()
+    foldable: bool = False
     submission: Submission | None = None
 
 
@@ -79,15 +90,23 @@ def solve(request: Request, folder: Path) -> Result:
     """Capture, plan, tune and emit. Raises the task errors."""
     from warpsmith.optimizer.build import make_plan, make_submission
     from warpsmith.optimizer.capture import capture, load_task
+    from warpsmith.optimizer.fold import may_fold
 
     path = folder / "task.py"
     path.write_text(request.code)
-    plan = make_plan(capture(load_task(path)), conservative=request.conservative)
-    if request.device is Device.CUDA and plan.launches and not request.conservative:
+    plan = make_plan(
+        capture(load_task(path)), conservative=request.conservative, math=request.math, fold=request.fold
+    )
+    if request.device is Device.CUDA and not request.conservative:
         from warpsmith.compile import LocalCompiler
         from warpsmith.optimizer.tune import CudaTimer, tune
+        from warpsmith.optimizer.tune_library import LibraryTimer, tune_libraries
 
-        plan = tune(plan, LocalCompiler(), _target(), CudaTimer(plan), request.tune_budget_s)
+        compiler, target, budget_s = LocalCompiler(), _target(), request.tune_budget_s
+        if plan.products:
+            plan = tune_libraries(plan, compiler, target, LibraryTimer(plan), budget_s)
+        if plan.launches:
+            plan = tune(plan, compiler, target, CudaTimer(plan), budget_s)
     submission = make_submission(plan)
     return Result(
         outcome=Outcome.NOTHING if submission is None else Outcome.EMITTED,
@@ -95,6 +114,8 @@ def solve(request: Request, folder: Path) -> Result:
         notes=tuple(plan.notes),
         kernels=len(plan.launches),
         torch_calls=len(plan.calls),
+        menu=menu([step.spec for step in plan.products], request.math),
+        foldable=not request.fold and may_fold(plan.program, plan.steps),
         submission=submission,
     )
 

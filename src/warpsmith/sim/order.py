@@ -17,6 +17,11 @@ ORDERS: tuple[int, ...] = (FORWARD, REVERSE, 7, 12)
 DEPENDS_ON_ORDER = "depends on thread order: a barrier is missing, or threads write to one place"
 
 
+def name(order: int) -> str:
+    """The order in words."""
+    return {FORWARD: "forward", REVERSE: "reverse"}.get(order, f"shuffle {order}")
+
+
 def use(order: int, *, blocks_reversed: bool = False) -> None:
     """Sets, for all later launches in this process, the order of threads and of blocks.
 
@@ -60,5 +65,5 @@ def dependence(
         if number == 0:
             first = result
         elif not same(first, result):  # type: ignore[arg-type]
-            return f"{DEPENDS_ON_ORDER} (orders {orders[0]} and {order} differ)"
+            return f"{DEPENDS_ON_ORDER} ({name(orders[0])} and {name(order)} differ)"
     return None

@@ -5,14 +5,20 @@ outside global, shared, local or constant memory, after free, or not aligned as 
 what `cudaMalloc` and PyTorch's CPU allocator gave; not the ends of tensors that share one mapping.
 """
 
+import os
 import re
+import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from warpsmith.sim.toolchain import SimToolchain
 
 EXIT_STATUS = 86
 """Exit status of a process that a sanitizer ended."""
+
+MAX_REPORTS = 64
+MAX_REPORT_BYTES = 1 << 20
 
 _OPTIONS = {
     "exitcode": EXIT_STATUS,
@@ -72,8 +78,22 @@ def environment(toolchain: SimToolchain | None = None, report: Path | None = Non
 
 def read_reports(report: Path, sources: Iterable[str] = ()) -> str | None:
     """`read_report` on all files that processes with `environment(report=report)` left, or None without any."""
-    files = sorted(report.parent.glob(report.name + ".*"))
-    return read_report("\n".join(path.read_text(errors="replace") for path in files), sources)
+    return read_report("\n".join(report_texts(report)), sources)
+
+
+def report_texts(report: Path) -> list[str]:
+    """What lies in the files `report`.*, each cut at a mebibyte; what is no plain file is left out.
+
+    The process that wrote them may have put anything there.
+    """
+    texts = []
+    for path in sorted(report.parent.glob(report.name + ".*"))[:MAX_REPORTS]:
+        with suppress(OSError):
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with open(fd, "rb") as file:
+                if stat.S_ISREG(os.fstat(fd).st_mode):
+                    texts.append(file.read(MAX_REPORT_BYTES).decode(errors="replace"))
+    return texts
 
 
 def read_report(text: str, sources: Iterable[str] = ()) -> str | None:

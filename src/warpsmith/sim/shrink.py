@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from warpsmith.errors import InfrastructureError, TaskRefusedError, TaskUnreadableError, TaskUnsupportedError
 from warpsmith.sim.sizes import SMALLEST_SCALED, SizeLiteral, replace_literals, scaled_sizes, size_literals
 from warpsmith.types import Record, Task, TaskSource
+from warpsmith.types.arguments import constructor_arguments
 
 MAX_ELEMENTS = 1 << 20
 PARAMETER_FACTOR = 16
@@ -197,11 +198,13 @@ def measure(code: str, max_elements: int | None = None, path: str = "<task>") ->
     """
     try:
         module = _either_device("import", path, lambda: _imported(code, path))
-        inputs = _to_meta(
-            _either_device("get_inputs()", path, lambda: _as_list(module.get_inputs(), lazy=True))
+        inputs = _to_meta(_either_device("get_inputs()", path, lambda: _as_list(module.get_inputs())))
+        init = _either_device(
+            "get_init_inputs()", path, lambda: constructor_arguments(module.get_init_inputs(), module.Model)
         )
-        init = _either_device("get_init_inputs()", path, lambda: _as_list(module.get_init_inputs()))
-        model = _either_device("Model()", path, lambda: module.Model(*init).eval()).to("meta")
+        model = _either_device("Model()", path, lambda: module.Model(*init.args, **init.kwargs).eval()).to(
+            "meta"
+        )
     except _RaisedError as error:
         return TaskSize(error=str(error))
     parameters = [
@@ -254,9 +257,9 @@ def _imported(code: str, path: str) -> types.ModuleType:
     return module
 
 
-def _as_list(found: Any, lazy: bool = False) -> list[Any]:
-    """Arguments as a list: a lone value is one argument; a generator, where `lazy`, is run."""
-    if isinstance(found, list | tuple) or (lazy and isinstance(found, Iterator)):
+def _as_list(found: Any) -> list[Any]:
+    """Arguments as a list: a lone value is one argument; a generator is run."""
+    if isinstance(found, list | tuple | Iterator):
         return list(found)
     return [found]
 

@@ -1,4 +1,5 @@
-// A stand-in for cuDNN: two-dimensional convolution forward, bias and activation, as CPU loops.
+// A stand-in for cuDNN: convolution in two and three dimensions, forward and of its data's gradient, bias and
+// activation, as CPU loops.
 #pragma once
 #include "warpsmith_sim.h"
 
@@ -34,8 +35,23 @@ enum cudnnConvolutionFwdAlgo_t {
     CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING = 5, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD = 6,
     CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED = 7, CUDNN_CONVOLUTION_FWD_ALGO_COUNT = 8
 };
+enum cudnnConvolutionBwdDataAlgo_t {
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 = 0, CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 = 1,
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT = 2, CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING = 3,
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD = 4, CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED = 5,
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT = 6
+};
 struct cudnnConvolutionFwdAlgoPerf_t {
     cudnnConvolutionFwdAlgo_t algo;
+    cudnnStatus_t status;
+    float time;
+    size_t memory;
+    cudnnDeterminism_t determinism;
+    cudnnMathType_t mathType;
+    int reserved[3];
+};
+struct cudnnConvolutionBwdDataAlgoPerf_t {
+    cudnnConvolutionBwdDataAlgo_t algo;
     cudnnStatus_t status;
     float time;
     size_t memory;
@@ -46,15 +62,19 @@ struct cudnnConvolutionFwdAlgoPerf_t {
 struct cudnnContext {
     cudaStream_t stream = nullptr;
 };
-// `size` and `step` in the order n, c, h, w; for filters k, c, h, w.
+// `size` and `step` in the order n, c, h, w; for filters k, c, h, w. `depth` comes between c and h where there are
+// five axes.
 struct cudnnTensorStruct {
     cudaDataType type = CUDA_R_32F;
     int size[4] = {};
     long long step[4] = {};
-    size_t elements() const { return static_cast<size_t>(size[0]) * size[1] * size[2] * size[3]; }
+    int depth = 1;
+    long long depth_step = 0;
+    size_t elements() const { return static_cast<size_t>(size[0]) * size[1] * depth * size[2] * size[3]; }
 };
+// `pad`, `stride` and `dilation` along h, w and depth.
 struct cudnnConvolutionStruct {
-    int pad[2] = {}, stride[2] = {1, 1}, dilation[2] = {1, 1}, groups = 1;
+    int pad[3] = {}, stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1}, groups = 1;
     cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
 };
 struct cudnnActivationStruct {
@@ -99,7 +119,17 @@ inline cudnnStatus_t describe(cudnnTensorStruct* d, cudnnDataType_t type, const 
         d->size[i] = size[i];
         d->step[i] = step[i];
     }
+    d->depth = 1;
+    d->depth_step = 0;
     return CUDNN_STATUS_SUCCESS;
+}
+// Five axes in the order n, c, depth, h, w.
+inline cudnnStatus_t describe_deep(cudnnTensorStruct* d, cudnnDataType_t type, const int size[], const long long step[]) {
+    if (size[2] < 1) return CUDNN_STATUS_BAD_PARAM;
+    cudnnStatus_t status = describe(d, type, {size[0], size[1], size[3], size[4]}, {step[0], step[1], step[3], step[4]});
+    d->depth = size[2];
+    d->depth_step = step[2];
+    return status;
 }
 inline cudnnStatus_t describe_packed(cudnnTensorStruct* d, cudnnTensorFormat_t format, cudnnDataType_t type, int n, int c,
                                      int h, int w) {
@@ -107,9 +137,11 @@ inline cudnnStatus_t describe_packed(cudnnTensorStruct* d, cudnnTensorFormat_t f
     if (format == CUDNN_TENSOR_NHWC) return describe(d, type, {n, c, h, w}, {C * H * W, 1, W * C, C});
     return describe(d, type, {n, c, h, w}, {C * H * W, H * W, W, 1});
 }
+// Extent along h, w or depth.
+inline int extent(const cudnnTensorStruct& d, int axis) { return axis == 2 ? d.depth : d.size[2 + axis]; }
 inline int output_size(const cudnnConvolutionStruct& conv, const cudnnTensorStruct& x, const cudnnTensorStruct& w, int axis) {
-    int reach = conv.dilation[axis] * (w.size[2 + axis] - 1) + 1;
-    return (x.size[2 + axis] + 2 * conv.pad[axis] - reach) / conv.stride[axis] + 1;
+    int reach = conv.dilation[axis] * (extent(w, axis) - 1) + 1;
+    return (extent(x, axis) + 2 * conv.pad[axis] - reach) / conv.stride[axis] + 1;
 }
 inline double activated(const cudnnActivationStruct& activation, double value) {
     switch (activation.mode) {
@@ -122,68 +154,10 @@ inline double activated(const cudnnActivationStruct& activation, double value) {
     }
     return value;
 }
-template <class Number>
-Number at(const cudnnTensorStruct& d, const void* data, long long offset) {
-    return scalar<Number>(Matrix{const_cast<void*>(data), d.type, 1, 1}.moved(offset).data, d.type);
-}
-inline void put(const cudnnTensorStruct& d, void* data, long long offset, double value) {
-    with_type(d.type, [&](auto t) {
-        using T = typename decltype(t)::type;
-        static_cast<T*>(data)[offset] = element<T>(value);
-    });
-}
-// The numbers of alpha and beta: double for double tensors, else float.
-inline double factor(const void* pointer, cudaDataType type) {
-    return type == CUDA_R_64F ? *static_cast<const double*>(pointer) : *static_cast<const float*>(pointer);
-}
-// Calls `use(offset of x, offset of w)` for each pair that output (n, k, p, q) sums.
-template <class Use>
-void taps(const cudnnConvolutionStruct& conv, const cudnnTensorStruct& x, const cudnnTensorStruct& w, int n, int k, int p,
-          int q, Use use) {
-    int first = k / (w.size[0] / conv.groups) * w.size[1];
-    for (int c = 0; c < w.size[1]; ++c)
-        for (int r = 0; r < w.size[2]; ++r)
-            for (int s = 0; s < w.size[3]; ++s) {
-                int h = p * conv.stride[0] - conv.pad[0] + r * conv.dilation[0];
-                int v = q * conv.stride[1] - conv.pad[1] + s * conv.dilation[1];
-                if (h < 0 || h >= x.size[2] || v < 0 || v >= x.size[3]) continue;
-                int row = conv.mode == CUDNN_CONVOLUTION ? w.size[2] - 1 - r : r;
-                int column = conv.mode == CUDNN_CONVOLUTION ? w.size[3] - 1 - s : s;
-                use(n * x.step[0] + (first + c) * x.step[1] + h * x.step[2] + v * x.step[3],
-                    k * w.step[0] + c * w.step[1] + row * w.step[2] + column * w.step[3]);
-            }
-}
-// Calls `use(n, c, h, w)` for each place of a tensor.
-template <class Use>
-void each(const cudnnTensorStruct& d, Use use) {
-    for (int n = 0; n < d.size[0]; ++n)
-        for (int c = 0; c < d.size[1]; ++c)
-            for (int h = 0; h < d.size[2]; ++h)
-                for (int w = 0; w < d.size[3]; ++w)
-                    use(n, c, h, w, n * d.step[0] + c * d.step[1] + h * d.step[2] + w * d.step[3]);
-}
-template <class Finish>
-cudnnStatus_t convolve(const char* name, const cudnnTensorStruct& x, const void* xs, const cudnnTensorStruct& w,
-                       const void* ws, const cudnnConvolutionStruct& conv, const cudnnTensorStruct& y, Finish finish) {
-    if (x.size[1] != w.size[1] * conv.groups || w.size[0] % conv.groups || y.size[0] != x.size[0] ||
-        y.size[1] != w.size[0] || y.size[2] != output_size(conv, x, w, 0) || y.size[3] != output_size(conv, x, w, 1))
-        return CUDNN_STATUS_BAD_PARAM;
-    if (x.type != w.type) return dnn_unsupported(name, "input and filter of different types");
-    with_type(x.type, [&](auto t) {
-        using T = typename decltype(t)::type;
-        using Number = std::conditional_t<std::is_same_v<T, double>, double, float>;
-        const T *input = static_cast<const T*>(xs), *filter = static_cast<const T*>(ws);
-        each(y, [&](int n, int k, int p, int q, long long place) {
-            Number sum = 0;
-            taps(conv, x, w, n, k, p, q,
-                 [&](long long i, long long j) { sum += number<Number>(input[i]) * number<Number>(filter[j]); });
-            finish(k, place, static_cast<double>(sum));
-        });
-    });
-    return CUDNN_STATUS_SUCCESS;
-}
 
 }  // namespace wsim
+
+#include "warpsmith_sim/convolution.h"
 
 #define WSIM_DESCRIPTOR(NAME, TYPE)                                                                                  \
     inline cudnnStatus_t cudnnCreate##NAME##Descriptor(TYPE* d) {                                                    \
@@ -207,7 +181,11 @@ inline cudnnStatus_t cudnnSetTensor4dDescriptorEx(cudnnTensorDescriptor_t d, cud
 }
 inline cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t d, cudnnDataType_t type, int axes,
                                                 const int size[], const int step[]) {
-    if (axes != 4) return wsim::dnn_unsupported("cudnnSetTensorNdDescriptor", "a tensor without 4 axes");
+    if (axes == 5) {
+        const long long steps[5] = {step[0], step[1], step[2], step[3], step[4]};
+        return wsim::describe_deep(d, type, size, steps);
+    }
+    if (axes != 4) return wsim::dnn_unsupported("cudnnSetTensorNdDescriptor", "a tensor without 4 or 5 axes");
     return wsim::describe(d, type, {size[0], size[1], size[2], size[3]}, {step[0], step[1], step[2], step[3]});
 }
 inline cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t d, cudnnDataType_t type,
@@ -216,19 +194,29 @@ inline cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t d, cudnn
 }
 inline cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t d, cudnnDataType_t type,
                                                 cudnnTensorFormat_t format, int axes, const int size[]) {
-    if (axes != 4) return wsim::dnn_unsupported("cudnnSetFilterNdDescriptor", "a filter without 4 axes");
+    if (axes == 5 && format == CUDNN_TENSOR_NCHW) {
+        long long steps[5] = {0, 0, 0, 0, 1};
+        for (int i = 3; i >= 0; --i) steps[i] = steps[i + 1] * size[i + 1];
+        return wsim::describe_deep(d, type, size, steps);
+    }
+    if (axes != 4) return wsim::dnn_unsupported("cudnnSetFilterNdDescriptor", "a filter without 4 or 5 axes");
     return wsim::describe_packed(d, format, type, size[0], size[1], size[2], size[3]);
 }
 inline cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t d, int pad_h, int pad_w, int stride_h,
                                                      int stride_w, int dilation_h, int dilation_w,
                                                      cudnnConvolutionMode_t mode, cudnnDataType_t) {
-    *d = {{pad_h, pad_w}, {stride_h, stride_w}, {dilation_h, dilation_w}, d->groups, mode};
+    *d = {{pad_h, pad_w, 0}, {stride_h, stride_w, 1}, {dilation_h, dilation_w, 1}, d->groups, mode};
     return CUDNN_STATUS_SUCCESS;
 }
 inline cudnnStatus_t cudnnSetConvolutionNdDescriptor(cudnnConvolutionDescriptor_t d, int axes, const int pad[],
                                                      const int stride[], const int dilation[],
                                                      cudnnConvolutionMode_t mode, cudnnDataType_t type) {
-    if (axes != 2) return wsim::dnn_unsupported("cudnnSetConvolutionNdDescriptor", "a convolution without 2 axes");
+    if (axes == 3) {
+        *d = {{pad[1], pad[2], pad[0]}, {stride[1], stride[2], stride[0]}, {dilation[1], dilation[2], dilation[0]},
+              d->groups, mode};
+        return CUDNN_STATUS_SUCCESS;
+    }
+    if (axes != 2) return wsim::dnn_unsupported("cudnnSetConvolutionNdDescriptor", "a convolution without 2 or 3 axes");
     return cudnnSetConvolution2dDescriptor(d, pad[0], pad[1], stride[0], stride[1], dilation[0], dilation[1], mode, type);
 }
 inline cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t d, int groups) {
@@ -261,7 +249,7 @@ inline cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t, cudnn
                                                             cudnnTensorDescriptor_t, int requested, int* returned,
                                                             cudnnConvolutionFwdAlgoPerf_t* results) {
     *returned = requested > 0 ? 1 : 0;
-    if (requested > 0) results[0] = {};
+    if (requested > 0) results[0] = {.determinism = CUDNN_DETERMINISTIC};
     return CUDNN_STATUS_SUCCESS;
 }
 inline cudnnStatus_t cudnnFindConvolutionForwardAlgorithm(cudnnHandle_t handle, cudnnTensorDescriptor_t x,
@@ -279,6 +267,21 @@ inline cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t, const void* alpha, c
     return wsim::convolve("cudnnConvolutionForward", *x, xs, *w, ws, *conv, *y, [=](int, long long place, double sum) {
         wsim::put(*y, ys, place, a * sum + (b != 0 ? b * wsim::at<double>(*y, ys, place) : 0.0));
     });
+}
+inline cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t, cudnnFilterDescriptor_t,
+                                                                 cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t,
+                                                                 cudnnTensorDescriptor_t, int requested, int* returned,
+                                                                 cudnnConvolutionBwdDataAlgoPerf_t* results) {
+    *returned = requested > 0 ? 1 : 0;
+    if (requested > 0) results[0] = {.determinism = CUDNN_DETERMINISTIC};
+    return CUDNN_STATUS_SUCCESS;
+}
+inline cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t, const void* alpha, cudnnFilterDescriptor_t w,
+                                                  const void* ws, cudnnTensorDescriptor_t y, const void* ys,
+                                                  cudnnConvolutionDescriptor_t conv, cudnnConvolutionBwdDataAlgo_t,
+                                                  void*, size_t, const void* beta, cudnnTensorDescriptor_t x, void* xs) {
+    return wsim::spread_back("cudnnConvolutionBackwardData", *w, ws, *y, ys, *conv, wsim::factor(alpha, y->type),
+                             wsim::factor(beta, y->type), *x, xs);
 }
 inline cudnnStatus_t cudnnConvolutionBiasActivationForward(
     cudnnHandle_t, const void* alpha1, cudnnTensorDescriptor_t x, const void* xs, cudnnFilterDescriptor_t w,
