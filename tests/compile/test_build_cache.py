@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -205,14 +206,20 @@ def test_concurrent_builds_of_one_key_both_succeed(tmp_path, submit, sim):
     assert LocalCompiler(tmp_path / "cache").build(submit(), sim).cached
 
 
-def test_same_named_extensions_with_other_sources_do_not_meet(tmp_path, submit, sim):
-    others = [submit({"kernels/ops.cuh": f"#define apply(x, s) (x * s + {i})\n"}) for i in range(2)]
-    running = [_start(tmp_path / "cache", other, tmp_path) for other in others[:1]]
-    mine = LocalCompiler(tmp_path / "cache").build(others[1], sim)
-    theirs = running[0].communicate(timeout=120)[0].splitlines()[-1].split(" ", 1)
-    assert mine.status is CompileStatus.OK
-    assert theirs[0] == "ok"
-    assert theirs[1] != mine.build_dir
+def test_same_named_extensions_built_at_once_are_each_their_own(tmp_path, submit, sim, load):
+    torch = pytest.importorskip("torch")
+    running = []
+    for i in range(4):
+        place = tmp_path / str(i)
+        place.mkdir()
+        other = submit({"kernels/ops.cuh": f"#define apply(x, s) (x * s + {i})\n", "kernels/rowsum.cu": None})
+        running.append(_start(tmp_path / "cache", other, place))
+    said = [process.communicate(timeout=120)[0].splitlines()[-1].split(" ", 1) for process in running]
+    assert [status for status, _ in said] == ["ok"] * 4
+    a, out = torch.randn(100), torch.empty(100)
+    for i, (_, build_dir) in enumerate(said):
+        load(SimpleNamespace(build_dir=build_dir, key=f"parallel{i}")).scale(out, a, 2.0, 100)
+        torch.testing.assert_close(out, a * 2 + i)
 
 
 @pytest.mark.parametrize("delay_s", [0.15, 0.4, 0.8])

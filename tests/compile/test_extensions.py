@@ -18,7 +18,7 @@ from warpsmith.compile.options import raised
 from warpsmith.compile.requests import INDEX, inline_request
 from warpsmith.errors import CompileFailedError, InfrastructureError
 from warpsmith.sandbox import LocalSandbox
-from warpsmith.types import CompileStatus, Submission
+from warpsmith.types import CompileStatus, Submission, Task
 
 torch = pytest.importorskip("torch")
 
@@ -303,7 +303,7 @@ def test_a_process_that_does_not_start_is_not_the_submissions_fault(tmp_path, si
 
 def test_forged_notes_are_refused_whatever_they_are(tmp_path):
     request = inline_request(tmp_path, "x", "int x;").model_dump(mode="json")
-    assert [r.name for r in _read(json.dumps({"request": request}).encode())] == ["x"]
+    assert [r.name for r in _read(json.dumps({"request": request}).encode()).requests] == ["x"]
     for note in (
         b"{",
         b"[]",
@@ -350,3 +350,99 @@ def test_inline_sources_are_what_pytorch_makes_of_them(tmp_path):
         tmp_path, "x", "a", functions={"f": "said"}, with_pytorch_error_handling=False, no_implicit_headers=True,
         verbose=True, build_directory="/x", with_cuda=True, keep_intermediates=False,
     )  # fmt: skip
+
+
+_SIZED = """
+class Block(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+        self.ext = build(f"* {width}")
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, width, *, shift):
+        super().__init__()
+        self.block = Block(width)
+        self.shift = shift
+        self.ext = build(f"+ {shift}.0f")
+
+    def forward(self, x):
+        return run(build(f"- {self.block.width}"), run(self.ext, run(self.block.ext, x)))
+"""
+_SIZED_TASK = """
+import torch
+of_the_reference = True
+class Model(torch.nn.Module):
+    def __init__(self, width, shift):
+        super().__init__()
+    def forward(self, x):
+        return x
+def get_inputs():
+    return [torch.ones(4)]
+def get_init_inputs():
+    return [[3], {"shift": 20}]
+"""
+
+
+def _sized():
+    """A submission whose constructors, and forward through them, build from the arguments alone."""
+    start = _SAMPLE.index("def build")
+    end = _SAMPLE.index("# two of one name")
+    tail = _SAMPLE[_SAMPLE.index("def run(") :]
+    head = _SAMPLE[:start].replace("import functools\n", "")
+    return Submission(files={"model_new.py": head + _SAMPLE[start:end] + _SIZED + "\n\n" + tail})
+
+
+def test_a_constructor_that_builds_from_its_arguments_is_asked_with_the_tasks(compiler, sim, imported):
+    task = Task(name="sized", code=_SIZED_TASK)
+    submission = _sized()
+    result = compiler.build(submission, sim, task)
+    assert result.status is CompileStatus.OK, result.log
+    assert len(json.loads(Path(result.build_dir, INDEX).read_text())) == 3, (
+        "and nothing for arguments of ours"
+    )
+    module = imported(submission, result)
+    x = torch.linspace(-4, 4, 50)
+    torch.testing.assert_close(module.ModelNew(3, shift=20)(x), x * 3 + 20 - 3)
+    assert compiler.build(submission, sim, task).cached
+    other = Task(name="sized", code=_SIZED_TASK.replace("[[3]", "[[4]"))
+    assert compiler.build(submission, sim, other).key != result.key
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        _SIZED_TASK.replace("return [[3]", "raise RuntimeError; return [[3]"),
+        _SIZED_TASK.replace("return [[3]", "import os; os._exit(0); return [[3]"),
+        "not python",
+    ],
+)
+def test_a_task_that_gives_no_arguments_leaves_those_of_ours(compiler, sim, code):
+    """Its own fault is the judge's to tell."""
+    result = compiler.build(_sized(), sim, Task(name="none", code=code))
+    assert result.key == compiler.build(_sized(), sim).key
+
+
+def test_the_submission_sees_arguments_and_nothing_else_of_the_task(compiler, sim):
+    text = (
+        _HEADER
+        + """
+import os
+import torch
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, width, shift=0):
+        super().__init__()
+        seen = [os.path.join(at, name) for top in ("/tmp", "..") for at, _, names in os.walk(top) for name in names]
+        found = any("task.py" in name for name in seen)
+        found = found or any("of_the_reference" in vars(m) for m in tuple(sys.modules.values()))
+        load_inline(f"w{width}_{'seen' if found else 'unseen'}", CPP, no_implicit_headers=True)
+"""
+    )
+    result = compiler.build(
+        Submission(files={"model_new.py": "import sys\n" + text}), sim, Task(name="sized", code=_SIZED_TASK)
+    )
+    assert result.status is CompileStatus.OK, result.log
+    (library,) = json.loads(Path(result.build_dir, INDEX).read_text()).values()
+    assert Path(library).name == "w3_unseen.so"

@@ -1,8 +1,9 @@
 """The process that finds out which extensions a submission asks for: imports it, and notes instead of building.
 
-Started as `python -I -m warpsmith.compile.collector FOLDER NOTES ARCH` in a sandbox, since it runs the submission's
-code. Each call appends one line of JSON to the file NOTES. What is said there is not believed: it is one more source
-to be compiled, and the process that runs the submission later gets a library only for the very call it was made from.
+Started as `python -I -m warpsmith.compile.collector FOLDER NOTES ARCH [ARGUMENTS]` in a sandbox, since it runs the
+submission's code. ARGUMENTS is the file of what the task gives the constructor. Each call appends one line of JSON to
+the file NOTES. What is said there is not believed: it is one more source to be compiled, and the process that runs
+the submission later gets a library only for the very call it was made from.
 
 The simulator's preamble stands in for CUDA on both devices, so that no GPU is touched and a guard such as
 `torch.cuda.is_available()` holds.
@@ -21,8 +22,10 @@ from typing import Any
 
 from warpsmith.compile.requests import ExtensionRequest, inline_request, load_request
 from warpsmith.errors import CompileFailedError
+from warpsmith.types.arguments import Arguments
 
 MODEL = "model_new"
+MODEL_CLASS = "ModelNew"
 _EXAMPLES: dict[Any, Any] = {float: 1.0, bool: True, str: "", tuple: (1,), list: [1]}
 
 
@@ -49,6 +52,10 @@ class Recorder:
     def start(self) -> None:
         """Notes that the submission's code runs from here on: what fails before is not its fault."""
         self._write({"started": True})
+
+    def constructs(self) -> None:
+        """Notes that a constructor was called with arguments of ours, and that what it asks for may hang on them."""
+        self._write({"constructs": True})
 
     def load_inline(self, *args: Any, **kwargs: Any) -> Any:
         """As PyTorch's, without building."""
@@ -100,8 +107,9 @@ def main() -> int:
         traceback.print_exc()
         return 1
     recorder.guessing = True
+    given = torch.load(sys.argv[4], weights_only=False) if len(sys.argv) > 4 else None
     with torch.no_grad():
-        for call in later_calls(module):
+        for call in later_calls(module, recorder, given):
             try:
                 call()
             except BaseException:  # noqa: BLE001 - made with arguments of ours
@@ -109,10 +117,13 @@ def main() -> int:
     return 0
 
 
-def later_calls(module: ModuleType) -> Iterator[Callable[[], Any]]:
+def later_calls(
+    module: ModuleType, recorder: Recorder, given: Arguments | None
+) -> Iterator[Callable[[], Any]]:
     """Calls of those functions and classes of `module` by which an extension would be built after the import.
 
-    Functions that need arguments are reached by their callers; methods and constructors get arguments of ours.
+    Functions that need arguments are reached by their callers; methods get arguments of ours. So do constructors,
+    unless the real ones of `ModelNew` are `given`: it then constructs whatever else it needs.
     """
     unwrapped = {name: _function(value, module) for name, value in vars(module).items()}
     functions = {name: function for name, function in unwrapped.items() if function is not None}
@@ -123,10 +134,17 @@ def later_calls(module: ModuleType) -> Iterator[Callable[[], Any]]:
     for name, function in functions.items():
         if name in builds and not _arguments(function):
             yield function
-    for cls, owned in methods.items():
-        wanted = [name for name in owned if name in builds]
-        if wanted:
-            yield lambda cls=cls, wanted=wanted: _visit(cls, wanted)
+    wanted = {cls: [name for name in owned if name in builds] for cls, owned in methods.items()}
+    if not any(wanted.values()):
+        return
+    model = vars(module).get(MODEL_CLASS)
+    if given is not None and model in wanted:
+        yield lambda: _visit(model, wanted[model], given)
+        return
+    recorder.constructs()
+    for cls, names in wanted.items():
+        if names:
+            yield lambda cls=cls, names=names: _visit(cls, names, None)
 
 
 def _function(value: object, module: ModuleType) -> FunctionType | None:
@@ -157,11 +175,12 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*nested)
 
 
-def _visit(cls: type, methods: list[str]) -> None:
+def _visit(cls: type, methods: list[str], given: Arguments | None) -> None:
     import torch
 
+    arguments = given or Arguments(tuple(_arguments(vars(cls).get("__init__"))), {})
     try:
-        instance = cls(*_arguments(vars(cls).get("__init__")))
+        instance = cls(*arguments.args, **arguments.kwargs)
     except BaseException:  # noqa: BLE001 - an instance that nothing was given
         instance = cls.__new__(cls)
         if isinstance(instance, torch.nn.Module):

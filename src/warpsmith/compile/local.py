@@ -22,7 +22,7 @@ from warpsmith.compile.requests import FOLDER, INDEX, ExtensionRequest
 from warpsmith.compile.toolchain import EXPORTED_SYMBOLS
 from warpsmith.errors import CompileFailedError, SubmissionUnsupportedError
 from warpsmith.store.paths import cache_root
-from warpsmith.types import CompileResult, CompileStatus, Submission, Target
+from warpsmith.types import CompileResult, CompileStatus, Submission, Target, Task
 from warpsmith.types.protocols import Sandbox
 
 _OBJECT = "unit.o"
@@ -51,8 +51,10 @@ class LocalCompiler:
         self._timeout_s = timeout_s
         self._sandbox = sandbox
 
-    def build(self, submission: Submission, target: Target) -> CompileResult:
+    def build(self, submission: Submission, target: Target, task: Task | None = None) -> CompileResult:
         """Builds `submission` for `target`; the submission's own faults become the result's status and log.
+
+        `task` tells the arguments of the constructor, where that is what calls `load_inline`.
 
         `build_dir` holds `cuda_extension`, where the submission has sources for it, and what its calls of
         `load_inline` and `load` will be given (`warpsmith.compile.extensions`).
@@ -64,7 +66,7 @@ class LocalCompiler:
         backend = backend_for(target)
         key = raw_key(submission, target.device, target.arch)
         try:
-            requests = collect(submission, target, self._cache, self._isolation)
+            requests = collect(submission, target, self._cache, self._isolation, task)
             whole = plan_whole(
                 submission, backend, requests, lambda arch: _variant(target, arch), target.arch
             )

@@ -1,6 +1,10 @@
 """The GPUs of this machine, by NVML, and what their datasheets say."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -65,14 +69,19 @@ _BANDWIDTH_GB_S: tuple[tuple[str, float], ...] = (
 
 
 def bandwidth_gb_s(name: str) -> float | None:
-    """Memory bandwidth in GB/s (10⁹ bytes) by the datasheet of the GPU with this NVML name, else None.
+    """Memory bandwidth in GB/s (10⁹ bytes) by the datasheet of the GPU with this NVML name, else None."""
+    return by_name(name, _BANDWIDTH_GB_S)
+
+
+def by_name(name: str, table: Iterable[tuple[str, Value]]) -> Value | None:
+    """The first entry of `table` whose words stand in this NVML name, else None.
 
     A laptop GPU has less than its namesake, so none is given.
     """
     if "laptop" in name.lower():
         return None
     words = _words(name)
-    for known, value in _BANDWIDTH_GB_S:
+    for known, value in table:
         wanted = _words(known)
         if any(words[i : i + len(wanted)] == wanted for i in range(len(words))):
             return value

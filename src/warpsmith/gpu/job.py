@@ -8,6 +8,7 @@ Exit code 0: all returned. 1: one raised, and the traceback is on stderr. 2: the
 """
 
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -48,5 +49,20 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def run() -> None:
+    """Runs the job that the command line names and ends this process.
+
+    At once: its records are files that were closed, and tearing down PyTorch takes a fifth of a second.
+    """
+    try:
+        code = main(sys.argv[1:])
+    except Exception:  # noqa: BLE001 - what the job raised is told by its exit code
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run()

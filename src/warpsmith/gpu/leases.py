@@ -3,7 +3,7 @@
 import fcntl
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,10 +17,16 @@ _POLL_S = 0.05
 
 
 @contextmanager
-def lease_gpu(gpus: Sequence[GpuInfo], timeout_s: float, folder: Path = LEASES) -> Iterator[GpuInfo]:
+def lease_gpu(
+    gpus: Sequence[GpuInfo],
+    timeout_s: float,
+    folder: Path = LEASES,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Iterator[GpuInfo]:
     """Holds the first of `gpus` that nobody else holds, waiting for one at most `timeout_s` seconds.
 
-    Raises InfrastructureError where there is no GPU, none came free, or the lock cannot be made.
+    Raises InfrastructureError where there is no GPU, none came free, the wait was `cancelled`, or the lock cannot be
+    made.
     """
     if not gpus:
         raise InfrastructureError(
@@ -37,6 +43,8 @@ def lease_gpu(gpus: Sequence[GpuInfo], timeout_s: float, folder: Path = LEASES) 
                 finally:
                     os.close(fd)
                 return
+        if cancelled():
+            raise InfrastructureError("the job was cancelled before a GPU came free")
         if time.monotonic() >= deadline:
             raise InfrastructureError(
                 f"every GPU is in use by another run; waited {timeout_s:.0f} s",

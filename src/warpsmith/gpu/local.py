@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ _KEPT = frozenset(
     """.split()
 )
 _LEASE_TIMEOUT_S = 3600.0
+_SLOT_POLL_S = 0.1
 
 
 class ProcessEnd(Protocol):
@@ -30,6 +32,8 @@ class ProcessEnd(Protocol):
 
     @property
     def exit_code(self) -> int | None: ...
+    @property
+    def signal(self) -> int | None: ...
     @property
     def timed_out(self) -> bool: ...
     @property
@@ -85,6 +89,7 @@ class StandbyJob:
 
     def __init__(self, pool: "LocalPool", job: Job, tree: ProcessTree):
         self._pool, self._job, self._tree = pool, job, tree
+        self._closed = threading.Event()
 
     def alive(self) -> bool:
         """False where the process has ended already."""
@@ -93,10 +98,10 @@ class StandbyJob:
     def run(self, timeout_s: float) -> JobResult:
         """Leases the device and lets the job go on, to its end or for `timeout_s` seconds; its tree is gone then.
 
-        Raises InfrastructureError where there is no GPU or none came free.
+        Another thread may `close` it meanwhile. Raises InfrastructureError where there is no GPU or none came free.
         """
         try:
-            with self._pool.device(self._job.device) as gpu:
+            with self._pool.device(self._job.device, cancelled=self._closed.is_set) as gpu:
                 own = job_environment(os.environ, gpu)
                 variables = {k: v for k, v in own.items() if k == "CUDA_VISIBLE_DEVICES"}
                 give_go(Path(self._job.folder), variables)
@@ -105,7 +110,8 @@ class StandbyJob:
             self.close()
 
     def close(self) -> None:
-        """Ends the process, whatever it does."""
+        """Ends the process, whatever it does or waits for."""
+        self._closed.set()
         self._tree.kill_tree()
 
 
@@ -166,20 +172,33 @@ class LocalPool:
             yield None if gpu is None else gpu.index
 
     @contextmanager
-    def device(self, device: Device, timeout_s: float | None = None) -> Iterator[GpuInfo | None]:
+    def device(
+        self,
+        device: Device,
+        timeout_s: float | None = None,
+        *,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Iterator[GpuInfo | None]:
         """The same, naming the GPU; waits `lease_timeout_s` where no other time is given."""
         timeout_s = self._lease_timeout_s if timeout_s is None else timeout_s
         if device is Device.CUDA:
             gpus = visible_gpus(self._gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))
-            with lease_gpu(gpus, timeout_s, self._leases) as gpu:
+            with lease_gpu(gpus, timeout_s, self._leases, cancelled) as gpu:
                 yield gpu
             return
-        if not self._slots.acquire(timeout=timeout_s):
-            raise InfrastructureError(f"no slot for a simulator job came free in {timeout_s:.0f} s")
+        self._take_slot(timeout_s, cancelled)
         try:
             yield None
         finally:
             self._slots.release()
+
+    def _take_slot(self, timeout_s: float, cancelled: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not self._slots.acquire(timeout=_SLOT_POLL_S):
+            if cancelled():
+                raise InfrastructureError("the job was cancelled before a simulator slot came free")
+            if time.monotonic() >= deadline:
+                raise InfrastructureError(f"no slot for a simulator job came free in {timeout_s:.0f} s")
 
 
 def _require_folder(job: Job) -> None:
@@ -199,6 +218,7 @@ def _result(end: ProcessEnd, gpu: GpuInfo | None) -> JobResult:
     return JobResult(
         outcome=outcome,
         exit_code=end.exit_code,
+        signal=end.signal,
         seconds=end.seconds,
         device_index=None if gpu is None else gpu.index,
         log_tail=end.tail,

@@ -4,6 +4,7 @@ Every command runs in a session of its own under `supervisor.py`, which finds an
 the command ends, when the time is up, and when this process dies, however it dies.
 """
 
+import contextlib
 import os
 import select
 import shutil
@@ -11,8 +12,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -55,6 +57,7 @@ class ProcessEnd:
 class Tree:
     """A command and everything it starts; leaving the `with` block kills what is left of it.
 
+    One thread may wait for it while another kills it.
     `argv[0]` is looked up in the PATH of `env`. `env` is the whole environment (None: this process's own).
     stdout and stderr are captured together, at most `capture_bytes` of them, also into `log_path` if given.
     Raises InfrastructureError where the program is missing or no process can be started.
@@ -77,6 +80,7 @@ class Tree:
         program = os.path.abspath(program)
         self._end: ProcessEnd | None = None
         self._timed_out = False
+        self._ending = threading.Lock()
         self._started = time.monotonic()
         read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
         self._capture = _capture(read_fd, write_fd, capture_bytes, log_path)
@@ -132,14 +136,30 @@ class Tree:
             self._finish()
         return self._end
 
+    def pause(self) -> None:
+        """Stops every process of the tree until `resume`; one that has ended is passed over."""
+        self._signal(psutil.Process.suspend)
+
+    def resume(self) -> None:
+        """Lets the tree go on."""
+        self._signal(psutil.Process.resume)
+
+    def _signal(self, send: Callable[[psutil.Process], None]) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in psutil.Process(self.pid).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    send(process)
+
     def kill_tree(self, *, timed_out: bool = False) -> ProcessEnd:
         """Kills the whole tree and waits until it is gone; how it ended (unchanged where it had already).
 
         Raises InfrastructureError where a process does not die (stuck in the kernel).
         """
         if self._end is None:
-            self._timed_out = timed_out
-            self._control.shutdown(socket.SHUT_WR)
+            with self._ending:
+                if self._end is None:
+                    self._timed_out = timed_out
+                    self._control.shutdown(socket.SHUT_WR)
             self._finish()
         assert self._end is not None
         return self._end
@@ -153,6 +173,11 @@ class Tree:
         self.kill_tree()
 
     def _finish(self) -> None:
+        with self._ending:
+            if self._end is None:
+                self._collect()
+
+    def _collect(self) -> None:
         status = self._stop()
         seconds = time.monotonic() - self._started
         try:

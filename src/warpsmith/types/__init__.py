@@ -11,18 +11,26 @@ from warpsmith.types.check import (
 )
 from warpsmith.types.compile import CompileResult, CompileStatus, KernelResources, Target
 from warpsmith.types.episode import Episode, StopReason, Turn
+from warpsmith.types.evidence import Evidence, KernelKind, KernelSeen, OperatorSource
 from warpsmith.types.job import Job, JobOutcome, JobResult
+from warpsmith.types.kernel_profile import KernelProfile, ProfileReport, Stall
 from warpsmith.types.reward import Reward
+from warpsmith.types.roofline import Bound, Precision, ProductWork, Roofline
 from warpsmith.types.status_table import STATUS_TABLE, Fault, RewardRule, StatusRow
 from warpsmith.types.submission import Submission, SubmissionForm
 from warpsmith.types.task import Task, TaskSource
 from warpsmith.types.verdict import (
     SCHEMA_VERSION,
+    Accuracy,
+    BaselineKind,
     ByteFloor,
     CheckOutcome,
     ErrorStats,
+    InTurn,
     Machine,
     MatchedSpeedup,
+    MenuTime,
+    ModeAccuracy,
     PaperSpeedup,
     Phase,
     Speedup,
@@ -30,12 +38,16 @@ from warpsmith.types.verdict import (
     TimeStats,
     Timings,
     Verdict,
+    baseline_name,
 )
 
 __all__ = [
     "CHECK_VERSION",
     "SCHEMA_VERSION",
     "STATUS_TABLE",
+    "Accuracy",
+    "BaselineKind",
+    "Bound",
     "ByteFloor",
     "CheckOutcome",
     "CheckSettings",
@@ -44,22 +56,35 @@ __all__ = [
     "Device",
     "Episode",
     "ErrorStats",
+    "Evidence",
     "Fault",
     "Fitness",
+    "InTurn",
     "Job",
     "JobOutcome",
     "JobResult",
+    "KernelKind",
+    "KernelProfile",
     "KernelResources",
+    "KernelSeen",
     "Machine",
     "MatchedSpeedup",
+    "MenuTime",
+    "ModeAccuracy",
+    "OperatorSource",
     "PaperSpeedup",
     "Phase",
+    "Precision",
+    "ProductWork",
+    "ProfileReport",
     "Purpose",
     "Record",
     "Reward",
     "RewardRule",
+    "Roofline",
     "Rules",
     "Speedup",
+    "Stall",
     "Status",
     "StatusRow",
     "StopReason",
@@ -74,5 +99,6 @@ __all__ = [
     "Timings",
     "Turn",
     "Verdict",
+    "baseline_name",
     "sha256_hex",
 ]

@@ -24,10 +24,14 @@ class Job(Record):
 
 
 class JobResult(Record):
-    """`exit_code` and the tail of what the job printed; the job's record lies in its folder."""
+    """`exit_code` and the tail of what the job printed; the job's record lies in its folder.
+
+    `signal` is what ended it where that was one, and `exit_code` is None then.
+    """
 
     outcome: JobOutcome
     exit_code: int | None = None
+    signal: int | None = None
     seconds: float = 0.0
     device_index: int | None = None
     log_tail: str = ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -14,9 +15,23 @@ from warpsmith.types.verdict import Verdict
 
 
 class Compiler(Protocol):
-    """Builds a submission for a target; never raises for the submission's own faults."""
+    """Builds a submission for a target; never raises for the submission's own faults.
 
-    def build(self, submission: Submission, target: Target) -> CompileResult: ...
+    `task` tells the arguments of `ModelNew`, where the submission builds something from them.
+    """
+
+    def build(self, submission: Submission, target: Target, task: Task | None = None) -> CompileResult: ...
+
+
+class Menu(StrEnum):
+    """With which baselines a submission is compared on a GPU."""
+
+    PAPER = "paper"
+    """Eager and torch.compile in PyTorch's default mode."""
+    MATCHED = "matched"
+    """These, and every mode that is accurate enough to compete: what `speedup.matched` needs."""
+    ALL = "all"
+    """Every mode, competing or not, and further compilers; the ratios are those of MATCHED."""
 
 
 class JudgeSettings(Record):
@@ -30,12 +45,16 @@ class JudgeSettings(Record):
     """Timed calls wanted, 10 to 100; fewer where the budget forbids."""
     time_budget_s: float = 20.0
     call_timeout_s: float = 60.0
+    interleave: bool = True
+    """Measure again, in turn with its baseline, a ratio that lies near a threshold."""
     load_timeout_s: float = 120.0
     """Importing the submission and constructing its model."""
     timeout_s: float = 900.0
     """Whole judgement, compile excluded."""
     measure: bool = True
     """False: correctness only, also on cuda."""
+    baselines: Menu = Menu.MATCHED
+    """Nothing on the simulator, which has no time."""
 
 
 @runtime_checkable

@@ -1,5 +1,8 @@
 """The verdict: one record for one judgement."""
 
+import json
+import math
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated
 
@@ -7,6 +10,8 @@ from pydantic import Field, model_validator
 
 from warpsmith.types.base import Device, Record, Rules
 from warpsmith.types.compile import CompileResult
+from warpsmith.types.evidence import Evidence
+from warpsmith.types.roofline import Roofline
 
 SCHEMA_VERSION = 1
 
@@ -73,9 +78,13 @@ class TimeStats(Record):
     median_ms: Milliseconds
     p25_ms: Milliseconds
     p75_ms: Milliseconds
+    p99_ms: Milliseconds | None = None
     min_ms: Milliseconds
     raw_median_ms: float
     null_ms: float
+    null_p25_ms: float | None = None
+    null_p75_ms: float | None = None
+    """Quartiles of the null cost, where it was measured in the same process."""
     device_median_ms: float | None = None
     """Median of the measured process's own CUDA events: informative, never trusted alone."""
     launch_bound: bool = False
@@ -84,12 +93,80 @@ class TimeStats(Record):
     """One a bracket."""
 
 
+class BaselineKind(StrEnum):
+    """How a baseline runs the model. All but EAGER are forms of torch.compile."""
+
+    EAGER = "eager"
+    COMPILE = "compile"
+    FROZEN = "frozen"
+    """Inductor freezing: weights are constants, and what is computed from them alone, casts too, is done ahead."""
+    MAX_AUTOTUNE = "max-autotune"
+    CUDA_GRAPHS = "cuda-graphs"
+    TVM = "tvm"
+
+    @property
+    def side(self) -> str:
+        """The ratio that it counts for: `eager` or `compile`."""
+        return "eager" if self is BaselineKind.EAGER else "compile"
+
+
+class MenuTime(Record):
+    """The time of a baseline other than the two in PyTorch's default mode."""
+
+    mode: str
+    """`default`, `strict`, `tf32`, `bf16` or `fp16`."""
+    kind: BaselineKind
+    stats: TimeStats | None = None
+    problem: str = ""
+    """Why there is no time."""
+
+    @model_validator(mode="after")
+    def _told(self) -> "MenuTime":
+        if (self.stats is None) != bool(self.problem):
+            raise ValueError("a baseline has either a time or the reason why not")
+        return self
+
+
+class InTurn(Record):
+    """A ratio that lay near a threshold, measured again: brackets of both sides in turn.
+
+    `low` and `high` hold the ratio in 95 of 100 such measurements (percentile bootstrap).
+    """
+
+    mode: str
+    kind: BaselineKind
+    ratio: Ratio
+    low: Ratio
+    high: Ratio
+    candidate_ms: Milliseconds
+    baseline_ms: Milliseconds
+
+
 class Timings(Record):
     """Candidate and baselines, each in a process of its own under the same protocol."""
 
     candidate: TimeStats
     eager: TimeStats | None = None
     compile: TimeStats | None = None
+    menu: tuple[MenuTime, ...] = ()
+    """Further baselines; `eager` and `compile` above are PyTorch's default mode."""
+    in_turn: tuple[InTurn, ...] = ()
+    """Where there is one, the speed-up over that baseline is its ratio, not that of the times above."""
+
+    def baselines(self) -> Iterator[tuple[str, BaselineKind, TimeStats]]:
+        """Every baseline that has a time: its mode, its kind, the time; the default mode's first."""
+        if self.eager is not None:
+            yield "default", BaselineKind.EAGER, self.eager
+        if self.compile is not None:
+            yield "default", BaselineKind.COMPILE, self.compile
+        for entry in self.menu:
+            if entry.stats is not None:
+                yield entry.mode, entry.kind, entry.stats
+
+
+def baseline_name(mode: str, kind: BaselineKind) -> str:
+    """`tf32 compile`: how a baseline is called wherever it is named."""
+    return f"{mode} {kind.value}"
 
 
 class PaperSpeedup(Record):
@@ -100,11 +177,14 @@ class PaperSpeedup(Record):
 
 
 class MatchedSpeedup(Record):
-    """Against the fastest baseline of comparable accuracy."""
+    """Against the fastest baseline of comparable accuracy; the names say which one each ratio is made of."""
 
     eager: Ratio | None = None
     compile: Ratio | None = None
     best: Ratio | None = None
+    eager_baseline: str | None = None
+    compile_baseline: str | None = None
+    best_baseline: str | None = None
 
 
 class Speedup(Record):
@@ -112,6 +192,49 @@ class Speedup(Record):
 
     paper: PaperSpeedup
     matched: MatchedSpeedup | None = None
+
+
+class ModeAccuracy(Record):
+    """How accurate PyTorch is in one mode, and whether that mode's baselines compete."""
+
+    mode: str
+    errors: dict[str, float] = Field(default_factory=dict)
+    """Relative Frobenius error against float64 by distribution; empty where it was not measured."""
+    competes: bool
+    why: str
+    """In one line: the rule that decided."""
+
+
+class Accuracy(Record):
+    """Errors against a float64 run of the task, on the same secret inputs for the candidate and every mode.
+
+    Each is ‖out − oracle‖ / ‖oracle‖, the largest over outputs; inf where an output is not finite and should be.
+    """
+
+    oracle: bool
+    """False: float64 could not be run, and only `default` and `strict` compete."""
+    oracle_problem: str = ""
+    eps: float
+    """Rounding unit of the output's dtype, the coarsest of several: 4 of them count as exact."""
+    candidate: dict[str, float] = Field(default_factory=dict)
+    modes: tuple[ModeAccuracy, ...] = ()
+
+    @model_validator(mode="after")
+    def _told(self) -> "Accuracy":
+        found = [self.candidate, *(m.errors for m in self.modes)]
+        if any(math.isnan(e) or e < 0 for errors in found for e in errors.values()):
+            raise ValueError("an error is a number of at least 0")
+        if self.oracle == bool(self.oracle_problem):
+            raise ValueError("an oracle is there, or there is a reason why not")
+        if not self.oracle and any(found):
+            raise ValueError("without an oracle no error is known")
+        if any(m.errors and m.errors.keys() != self.candidate.keys() for m in self.modes):
+            raise ValueError("every error is measured on the distributions of the candidate's")
+        return self
+
+    def competing(self) -> tuple[str, ...]:
+        """The modes whose baselines the candidate is compared with."""
+        return tuple(m.mode for m in self.modes if m.competes)
 
 
 class ByteFloor(Record):
@@ -156,12 +279,23 @@ class Verdict(Record):
     checks: tuple[CheckOutcome, ...] = ()
     timings: Timings | None = None
     speedup: Speedup | None = None
+    accuracy: Accuracy | None = None
+    """What `speedup.matched` rests on; None where it was not asked for."""
     floor: ByteFloor | None = None
+    roofline: Roofline | None = None
+    """What the GPU's peaks allow: information, on which nothing rests."""
+    evidence: Evidence | None = None
+    """What ran in the candidate's calls, as the observer in its process saw it."""
     compile: CompileResult | None = None
     machine: Machine | None = None
     notes: tuple[str, ...] = ()
     seconds: dict[str, float] = Field(default_factory=dict)
     """Where the judgement's own time went, by phase."""
+
+    def canonical_json(self) -> str:
+        """As any record's, but that a roofline which is not there leaves no trace: older verdicts keep their hash."""
+        absent = {"roofline"} if self.roofline is None else set()
+        return json.dumps(self.model_dump(mode="json", exclude=absent), sort_keys=True, separators=(",", ":"))
 
     @model_validator(mode="after")
     def _complete(self) -> "Verdict":
@@ -186,3 +320,30 @@ class Verdict(Record):
         for mode in ("eager", "compile"):
             if getattr(speedup.paper, mode) is not None and getattr(self.timings, mode) is None:
                 raise ValueError(f"a speed-up over {mode} needs the time of {mode}")
+        if speedup.matched is not None:
+            _check_matched(speedup.matched, self.timings)
+
+
+def _check_matched(matched: MatchedSpeedup, timings: Timings) -> None:
+    """The same for the ratios of matched accuracy; one that names its baseline is that baseline's, to six digits."""
+    candidate_ms = timings.candidate.median_ms
+    ratios = {baseline_name(mode, kind): s.median_ms / candidate_ms for mode, kind, s in timings.baselines()}
+    ratios |= {baseline_name(again.mode, again.kind): again.ratio for again in timings.in_turn}
+    known = {kind.side for _, kind, _ in timings.baselines()}
+    found = {"eager": matched.eager, "compile": matched.compile, "best": matched.best}
+    for side, value in found.items():
+        name = getattr(matched, f"{side}_baseline")
+        if value is None:
+            if name is not None:
+                raise ValueError(f"a matched baseline {name} without a ratio")
+            continue
+        if side not in known and (side != "best" or not known):
+            raise ValueError(f"a matched speed-up over {side} needs the time of a baseline")
+        if name is not None:
+            if name not in ratios:
+                raise ValueError(f"a matched speed-up over {name} needs the time of {name}")
+            if not math.isclose(value, ratios[name], rel_tol=1e-6):
+                raise ValueError(f"a matched speed-up over {name} is not made of its time")
+    sides = [v for v in (matched.eager, matched.compile) if v is not None]
+    if matched.best is not None and (not sides or not math.isclose(matched.best, min(sides), rel_tol=1e-6)):
+        raise ValueError("the best matched speed-up is the smaller of the two")

@@ -1,0 +1,142 @@
+"""What else happens on a GPU while something is timed on it: by NVML, in this process."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CLOCK_CHANGE = 0.05
+"""Relative change of the SM clock that disturbs a measurement: as much as the reward's margin."""
+_SM_CLOCK = 1
+_CORE_TEMPERATURE = 0
+_IDLE = 0x1
+_SLOWED = {
+    0x8: "hardware slowdown", 0x20: "thermal slowdown by the driver",
+    0x40: "thermal slowdown by the hardware", 0x80: "external power brake",
+}  # fmt: skip
+"""Reasons for lower clocks, as `nvml.h` numbers them, that lie outside the work (a power cap does not)."""
+_MAX_ANCESTORS = 64
+
+
+@dataclass(frozen=True)
+class GpuState:
+    """One reading; None for what the driver does not tell.
+
+    `pids`: compute processes on the GPU. `foreign`: those that this process did not start, None where the driver's
+    process numbers are not the ones seen here. `reasons`: why clocks are below their maximum, a bit mask of nvml.h.
+    """
+
+    sm_mhz: int | None = None
+    temperature_c: int | None = None
+    reasons: int | None = None
+    pids: frozenset[int] | None = None
+    foreign: frozenset[int] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """True where clocks are low because there is nothing to do: they say nothing then."""
+        return bool((self.reasons or 0) & _IDLE)
+
+
+def disturbance(before: GpuState, after: GpuState) -> str:
+    """One line on what came between two readings, or was there all along; empty where nothing is known of."""
+    for state in (before, after):
+        if state.foreign:
+            return f"another process uses the GPU (pid {min(state.foreign)})"
+    if before.pids is not None and after.pids is not None and before.pids != after.pids:
+        return f"{len(before.pids ^ after.pids)} process(es) came to the GPU or left it"
+    for bit, name in _SLOWED.items():
+        if ((before.reasons or 0) | (after.reasons or 0)) & bit:
+            return f"the GPU's clocks were lowered: {name}{_at(after.temperature_c)}"
+    clocks = before.sm_mhz, after.sm_mhz
+    if None not in clocks and not (before.idle or after.idle):
+        low, high = sorted(clocks)
+        if high - low > CLOCK_CHANGE * high:
+            return f"the SM clock went from {before.sm_mhz} to {after.sm_mhz} MHz{_at(after.temperature_c)}"
+    return ""
+
+
+def unread(state: GpuState) -> tuple[str, ...]:
+    """What the driver does not tell, for a note."""
+    told = {
+        "the SM clock": state.sm_mhz,
+        "the reasons for lower clocks": state.reasons,
+        "the GPU's other processes": state.foreign,
+    }
+    return tuple(name for name, value in told.items() if value is None)
+
+
+class GpuProbe:
+    """Reads one GPU through an initialised `pynvml` (or what stands in for it)."""
+
+    def __init__(self, nvml: Any, handle: Any):
+        self._nvml, self._handle = nvml, handle
+
+    def read(self) -> GpuState:
+        """The GPU now. Never raises for what the driver does not tell."""
+        nvml, handle = self._nvml, self._handle
+        reasons = getattr(
+            nvml, "nvmlDeviceGetCurrentClocksEventReasons", nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+        )
+        found = self._ask(nvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        pids = None if found is None else frozenset(process.pid for process in found)
+        return GpuState(
+            sm_mhz=self._ask(nvml.nvmlDeviceGetClockInfo, handle, _SM_CLOCK),
+            temperature_c=self._ask(nvml.nvmlDeviceGetTemperature, handle, _CORE_TEMPERATURE),
+            reasons=self._ask(reasons, handle),
+            pids=pids,
+            foreign=_foreign(pids),
+        )
+
+    def _ask(self, function: Any, *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except self._nvml.NVMLError:
+            # Containers, MIG slices and some drivers do not tell.
+            return None
+
+
+def probe_of(uuid: str) -> GpuProbe | None:
+    """A probe of the GPU of this UUID; None without `nvidia-ml-py`, a driver or such a GPU.
+
+    NVML stays initialised until this process ends: starting it takes longer than all readings.
+    """
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+        return GpuProbe(pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid))
+    except pynvml.NVMLError:
+        return None
+
+
+def _foreign(pids: frozenset[int] | None) -> frozenset[int] | None:
+    """Those of `pids` that are neither this process nor started by it; None where this process is not among them.
+
+    It holds a context where it times anything; if it is not listed, the numbers are of another PID namespace.
+    """
+    if pids is None or os.getpid() not in pids:
+        return None
+    return frozenset(pid for pid in pids if not _descends(pid))
+
+
+def _descends(pid: int) -> bool:
+    for _ in range(_MAX_ANCESTORS):
+        if pid == os.getpid():
+            return True
+        if pid <= 1:
+            return False
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            # It ended since: what is gone is told by the next reading.
+            return True
+        # The name, in parentheses, may hold anything; parent follows the state.
+        pid = int(stat.rpartition(")")[2].split()[1])
+    return False
+
+
+def _at(temperature_c: int | None) -> str:
+    return "" if temperature_c is None else f" at {temperature_c} °C"

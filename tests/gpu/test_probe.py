@@ -1,0 +1,107 @@
+"""The probe against a made-up NVML, and real processes where it looks at processes."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from warpsmith.gpu.probe import GpuProbe, GpuState, disturbance, probe_of, unread
+
+QUIET = GpuState(sm_mhz=1980, temperature_c=40, reasons=0, pids=frozenset({7}), foreign=frozenset())
+
+
+class NVMLError(Exception):
+    """As pynvml's."""
+
+
+def nvml(pids: list[int], missing: bool = False, reasons: int = 0) -> SimpleNamespace:
+    """An NVML of one GPU; `missing`: of a driver that tells nothing."""
+
+    def tells(value: object) -> object:
+        def function(*_arguments: object) -> object:
+            if missing:
+                raise NVMLError
+            return value
+
+        return function
+
+    return SimpleNamespace(
+        NVMLError=NVMLError,
+        nvmlDeviceGetClockInfo=tells(1755),
+        nvmlDeviceGetTemperature=tells(51),
+        nvmlDeviceGetCurrentClocksThrottleReasons=tells(reasons),
+        nvmlDeviceGetComputeRunningProcesses=tells([SimpleNamespace(pid=pid) for pid in pids]),
+    )
+
+
+def test_reads_clock_temperature_reasons_and_processes() -> None:
+    state = GpuProbe(nvml([os.getpid()], reasons=4), "handle").read()
+    assert state == GpuState(1755, 51, 4, frozenset({os.getpid()}), frozenset())
+    assert unread(state) == ()
+
+
+def test_what_the_driver_does_not_tell_is_none_and_disturbs_nothing() -> None:
+    state = GpuProbe(nvml([], missing=True), "handle").read()
+    assert state == GpuState()
+    assert disturbance(state, state) == ""
+    assert unread(state) == ("the SM clock", "the reasons for lower clocks", "the GPU's other processes")
+
+
+def test_own_children_are_not_foreign_and_others_are() -> None:
+    sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
+    child = subprocess.Popen(sleeping)
+    try:
+        state = GpuProbe(nvml([os.getpid(), child.pid, 1]), "handle").read()
+    finally:
+        child.kill()
+        child.wait()
+    assert state.foreign == frozenset({1})
+    assert disturbance(QUIET, state) == "another process uses the GPU (pid 1)"
+
+
+def test_numbers_of_another_namespace_are_not_judged_but_their_changes_are() -> None:
+    unknown = GpuProbe(nvml([4_000_001]), "handle").read()
+    assert unknown.foreign is None
+    two = GpuProbe(nvml([4_000_001, 4_000_002]), "handle").read()
+    assert disturbance(unknown, unknown) == ""
+    assert disturbance(unknown, two) == "1 process(es) came to the GPU or left it"
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        (QUIET, ""),
+        (GpuState(1900, 40, 0, QUIET.pids, frozenset()), ""),
+        (
+            GpuState(1400, 81, 0x4, QUIET.pids, frozenset()),
+            "the SM clock went from 1980 to 1400 MHz at 81 °C",
+        ),
+        (GpuState(345, 40, 0x1, QUIET.pids, frozenset()), ""),
+        (
+            GpuState(1980, 90, 0x40, QUIET.pids, frozenset()),
+            "the GPU's clocks were lowered: thermal slowdown by the hardware at 90 °C",
+        ),
+        (GpuState(1980, 40, 0x4, QUIET.pids, frozenset()), ""),
+        (GpuState(None, None, None, QUIET.pids, frozenset()), ""),
+    ],
+)
+def test_what_disturbs(after: GpuState, expected: str) -> None:
+    assert disturbance(QUIET, after) == expected
+
+
+def test_no_such_gpu_is_no_probe() -> None:
+    assert probe_of("GPU-00000000-0000-0000-0000-000000000000") is None
+
+
+@pytest.mark.gpu
+def test_this_machines_gpu() -> None:
+    from warpsmith.gpu import list_gpus
+
+    gpus = list_gpus()
+    if not gpus:
+        pytest.skip("no NVIDIA GPU")
+    state = probe_of(gpus[0].uuid).read()
+    assert state.sm_mhz and state.sm_mhz > 100
+    assert state.temperature_c and 10 < state.temperature_c < 110
