@@ -97,6 +97,10 @@ def error_line(done: subprocess.CompletedProcess[str]) -> str:
         (["judge", "task.py", "sub/kernels"], "no such submission"),
         (["judge", "task.py", "."], "no model_new.py in ."),
         (["judge", "task.py", "sub", "--checks", "1"], "--checks 1 is too few; give 5 or more"),
+        (
+            ["judge", "task.py", "sub", "--baselines", "x"],
+            "unknown baselines 'x'; choose one of: all, matched, pap",
+        ),
         (["judge", "task.py"], "Missing argument"),
         (["judge", "task.py", "sub", "--jsn"], "No such option"),
         (["frobnicate"], "No such command"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.cli.real import JUDGE, MODEL_NEW, OPTIMIZE, error_line, lay_out, start, warpsmith
+from tests.cli.real import JUDGE, MODEL_NEW, OPTIMIZE, TASK, error_line, lay_out, start, warpsmith
 
 from warpsmith.store import RunReader
 
@@ -89,7 +89,8 @@ def test_ctrl_c_while_the_policy_works(tmp_path: Path, cache: Path, scratch: Pat
 def test_a_killed_run_goes_on_and_finishes(
     tmp_path: Path, cache: Path, scratch: Path, said: str, stored: int
 ) -> None:
-    lay_out(tmp_path)
+    # Progress is looked at from time to time, and a small task's checks are over before that.
+    lay_out(tmp_path, task=TASK.replace("33, 17", "1024, 768"))
     process = start(tmp_path, cache, *OPTIMIZE, TMPDIR=str(scratch))
     with come_to(process, said) as children:
         process.send_signal(signal.SIGKILL)

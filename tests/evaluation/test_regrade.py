@@ -26,7 +26,7 @@ from warpsmith.types import (
     Timings,
     Verdict,
 )
-from warpsmith.types.protocols import JudgeSettings, PolicyStep
+from warpsmith.types.protocols import JudgeSettings, Menu, PolicyStep
 
 TASK = Task(name="tiny", code="class Model: ...")
 SETTINGS = JudgeSettings(device=Device.CUDA, rules=Rules.PAPER, checks=7)
@@ -110,8 +110,9 @@ def test_nothing_is_replaced_and_the_run_keeps_its_result(tmp_path: Path) -> Non
     assert len(after.verdicts()) == len(before.verdicts()) + 3
     assert after.episodes() == before.episodes()
     pair = (TASK.task_hash, submission("cheat").submission_hash)
-    for prefix in ("", "final:"):
-        assert after.find_verdict(*pair, prefix + SETTINGS.content_hash).status is Status.PASSED
+    search = SETTINGS.model_copy(update={"baselines": Menu.PAPER, "interleave": False})
+    for key in (search.content_hash, "final:" + SETTINGS.content_hash):
+        assert after.find_verdict(*pair, key).status is Status.PASSED
 
 
 def test_a_regrade_that_was_killed_goes_on_and_one_that_ended_is_told_again(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ Messages are encoded, memory is shared and answers are parsed as ever; only a ca
 the simulator's kernels, need the real thing.
 """
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,16 @@ from warpsmith.types.protocols import JudgeSettings
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n"
 
 
+@dataclass(frozen=True)
+class Called:
+    """One call of the submission: its inputs before and after, its output, and the weights in force."""
+
+    given: list
+    left: list
+    output: object
+    state: dict[str, torch.Tensor]
+
+
 class _Runner(Runner):
     """Loads `ModelNew` from a text instead of a file."""
 
@@ -35,7 +46,8 @@ class _Runner(Runner):
         exec(self.code, module.__dict__)
         torch.manual_seed(request["seed"])
         with torch.no_grad():
-            self.model = module.ModelNew(*torch.load(request["init"], weights_only=False)).eval()
+            init = torch.load(request["init"], weights_only=False)
+            self.model = module.ModelNew(*init.args, **init.kwargs).eval()
         self.weights({"state": request["state"]})
         self.forward = self.model
         return {}
@@ -44,14 +56,18 @@ class _Runner(Runner):
 class InProcess(RunnerProcess):
     """A runner that answers at once."""
 
-    def __init__(self, code: str):
+    def __init__(self, code: str, recorded: bool = False):
         self.name, self.device, self._ready = "the candidate", Device.SIM, True
         self._runner = _Runner(code)
         self._reply = b""
+        self._recorded = recorded
+        self.calls: list[Called] = []
 
     def _send(self, data: bytes, fds: object) -> None:
         request = decode(data)
         op = request["op"]
+        recorded = self._recorded and op in ("call", "observe")
+        given = copy.deepcopy(self._runner.inputs[0]) if recorded else None
         try:
             reply = (
                 self._runner.buffers(request, fds) if op == "buffers" else getattr(self._runner, op)(request)
@@ -59,10 +75,19 @@ class InProcess(RunnerProcess):
             message = {"ok": op, **reply}
         except Exception as error:  # noqa: BLE001 - whatever a model raises is its answer
             message = failure(op, error)
+        if recorded and self._runner.last:
+            seen = given, self._runner.inputs[0], self._runner.last[0], self._runner.model.state_dict()
+            self.calls.append(Called(*copy.deepcopy(seen)))
         self._reply = encode({**message, "nonce": request["nonce"]})
 
     def receive_raw(self, timeout_s: float) -> bytes:
         return self._reply
+
+    def pause(self) -> None:
+        return None
+
+    def resume(self) -> None:
+        return None
 
 
 @dataclass(frozen=True)
@@ -73,6 +98,9 @@ class Outcome:
     detail: str
     findings: Findings
     notes: tuple[str, ...]
+    calls: tuple[Called, ...] = ()
+    widened: tuple[float, float] = (0.0, 0.0)
+    """By how much the paper's gate and the scale-aware gate were widened at most."""
 
     def check(self, name: str) -> str:
         """The detail of one check."""
@@ -90,8 +118,11 @@ def forward(expression: str) -> str:
     return f"    def forward(self, x):\n        return {expression}\n"
 
 
-def judged(root: Path, code: str, submission: str, **settings: object) -> Outcome:
-    """Admission, correctness and held-out forms of one submission, in the folder `root`."""
+def judged(root: Path, code: str, submission: str, *, recorded: bool = False, **settings: object) -> Outcome:
+    """Admission, correctness and held-out forms of one submission, in the folder `root`.
+
+    `recorded`: keep every call that counts, and make no others.
+    """
     folder = JobFolder(root)
     for path in (folder.share, folder.candidate):
         path.mkdir(parents=True, exist_ok=True)
@@ -102,16 +133,23 @@ def judged(root: Path, code: str, submission: str, **settings: object) -> Outcom
     session = Session(folder, job, lambda phase, what: None)
     folder.task.unlink(missing_ok=True)
     state = torch.get_rng_state()
+    runner = InProcess(submission, recorded)
+    status, detail = Status.PASSED, ""
     try:
         session.admit(code)
-        runner = InProcess(submission)
         session.correctness(runner)
-        session.held_out(runner)
+        if not recorded:
+            session.held_out(runner)
     except WarpsmithError as error:
-        return Outcome(status_of(error), str(error), session.findings, tuple(session.findings.notes))
+        status, detail = status_of(error), str(error)
     finally:
         torch.set_rng_state(state)
         if hasattr(session, "bench"):
             session.bench.close()
-    notes = (*session.findings.notes, *session.closing_notes())
-    return Outcome(Status.PASSED, "", session.findings, notes)
+    notes, widened = tuple(session.findings.notes), (0.0, 0.0)
+    if hasattr(session, "bench"):
+        verifier = session.bench.verifier
+        widened = verifier.rounding, max(verifier.unresolved, verifier.rounding if verifier.noisy else 0.0)
+    if status is Status.PASSED:
+        notes += session.closing_notes()
+    return Outcome(status, detail, session.findings, notes, tuple(runner.calls), widened)

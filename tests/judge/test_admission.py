@@ -25,7 +25,7 @@ def look(tmp_path: Path) -> Callable[..., Admission]:
             "def get_init_inputs():\n    return []\n"
         )
         reference = Reference.load(code, tmp_path / "task.py", "cpu")
-        model = reference.new_model(0, [])
+        model = reference.new_model(0, reference.init_args())
         build.reference, build.model = reference, model
         return examine(reference, model)
 
@@ -152,7 +152,7 @@ def test_large_inputs_stay_few(tmp_path):
         "def get_init_inputs():\n    return []\n"
     )
     reference = Reference.load(code, tmp_path / "task.py", "cpu")
-    assert examine(reference, reference.new_model(0, [])).problems == ()
+    assert examine(reference, reference.new_model(0, reference.init_args())).problems == ()
     assert 2 <= reference._module.most <= 4
 
 
@@ -208,3 +208,16 @@ def test_outputs_that_are_the_models_own_are_known(look):
     found = look("return x @ self.w, self.w[3:]", inputs="torch.randn(64, 32)",
                  init="self.w = torch.nn.Parameter(torch.randn(32, 8))")  # fmt: skip
     assert found.problems == () and found.returns_state == frozenset({1})
+
+
+CLOSE = "1 - (torch.stack([torch.randperm(64) for _ in range(32)]) + 1) * 2.0**-24"
+
+
+def test_an_index_that_rounding_lets_turn_over_is_no_noise(look):
+    """Numbers below one, an ulp apart: scaled beyond one, the two largest are equal, and the first is chosen."""
+    assert look("return x.argmax(1)", inputs=CLOSE).flags == ()
+    assert look("return x.topk(3).indices", inputs=CLOSE).flags == ()
+
+
+def test_a_number_that_rounding_turns_over_still_is(look):
+    assert any("rounding noise" in flag for flag in look("return torch.sin(1e8 * x)").flags)

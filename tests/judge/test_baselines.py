@@ -4,8 +4,11 @@ import pytest
 
 from warpsmith.judge.baselines import BaselineIdentity, BaselineStore, measured
 from warpsmith.judge.clock import Samples, time_stats
+from warpsmith.types import BaselineKind
 
-IDENTITY = BaselineIdentity(task_hash="t", mode="eager", gpu_uuid="GPU-1", driver="580", torch="2.11")
+IDENTITY = BaselineIdentity(
+    task_hash="t", mode="tf32", kind=BaselineKind.EAGER, gpu_uuid="GPU-1", driver="580", torch="2.11"
+)
 STATS = time_stats(Samples(1, (1.0, 1.2, 1.1)), 0.1)
 
 
@@ -16,11 +19,12 @@ def test_a_baseline_comes_back_for_exactly_its_identity(tmp_path: Path) -> None:
     assert store.get(IDENTITY).stats == STATS
 
 
-@pytest.mark.parametrize("field", ["task_hash", "mode", "gpu_uuid", "driver", "torch", "protocol"])
+@pytest.mark.parametrize("field", ["task_hash", "mode", "kind", "gpu_uuid", "driver", "torch", "protocol"])
 def test_a_baseline_from_elsewhere_is_refused_even_under_the_right_name(tmp_path: Path, field: str) -> None:
     store = BaselineStore(tmp_path)
     store.put(measured(IDENTITY, STATS))
-    other = IDENTITY.model_copy(update={field: 99 if field == "protocol" else "other"})
+    changed = {"protocol": 99, "kind": BaselineKind.COMPILE}.get(field, "other")
+    other = IDENTITY.model_copy(update={field: changed})
     assert store.get(other) is None
     # Copied over by hand: the file's own identity decides, not its name.
     (source,) = tmp_path.iterdir()

@@ -138,9 +138,9 @@ def test_inputs_from_a_generator_are_drawn(rows: dict[str, TaskCheck]) -> None:
     assert (rows["generator"].fitness, rows["generator"].flags) == (Fitness.FIT, ())
 
 
-def test_a_missing_package_is_the_machines_fault(rows: dict[str, TaskCheck]) -> None:
+def test_a_missing_package_makes_no_task_unfit(rows: dict[str, TaskCheck]) -> None:
     row = rows["package"]
-    assert row.fitness is Fitness.INFRASTRUCTURE
+    assert row.fitness is Fitness.UNSUPPORTED
     assert "a_package_that_nobody_has, which is not installed" in row.notes[0]
 
 

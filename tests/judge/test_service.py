@@ -147,6 +147,8 @@ REFUSED = {
     ),
     "raises in forward": ("return x *", "raise RuntimeError('no'); return x *", "forward"),
     "exits": ("return x *", "import sys; sys.exit(0); return x *", "SystemExit"),
+    "ends the process": ("return x *", "import os; os._exit(3); return x *", "forward (exit status 3)"),
+    "faults": ("return x *", "import ctypes; ctypes.string_at(8); return x *", "forward (SIGSEGV)"),
     "no tensors": ("return [torch.randn(6, 24)]", "return [3, 'x']", "no tensor"),
     "empty list": ("return [torch.randn(6, 24)]", "return []", "no tensor"),
     "empty tensor": ("torch.randn(6, 24)", "torch.randn(0, 24)", ""),

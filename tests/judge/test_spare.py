@@ -3,6 +3,7 @@
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -14,7 +15,7 @@ from warpsmith.gpu.local import LocalPool
 from warpsmith.judge.service import LocalJudge
 from warpsmith.sandbox import best_available
 from warpsmith.sandbox.process import Tree
-from warpsmith.types import Device, Status
+from warpsmith.types import CompileResult, Device, Status, Submission, Target, Task, Verdict
 from warpsmith.types.protocols import JudgeSettings
 
 
@@ -44,6 +45,10 @@ def test_each_judgement_has_a_folder_of_its_own_and_leaves_nothing(tmp_path: Pat
     assert list(scratch.iterdir()) == []
     settings = JudgeSettings(device=Device.SIM)
     assert judge.judge(task(), submission(), settings).status is Status.PASSED
+    deadline = time.monotonic() + 30
+    while len(list(scratch.iterdir())) > 1:
+        assert time.monotonic() < deadline, "an ended judgement's folder is still there"
+        time.sleep(0.01)
     (spare,) = scratch.iterdir()
     assert not (spare / "job.json").exists() and list((spare / "candidate").iterdir()) == []
     for process in processes(scratch):
@@ -75,3 +80,48 @@ def test_a_closed_umask_neither_breaks_isolation_nor_the_judgement(tmp_path: Pat
         os.umask(before)
     assert verdict.status is Status.PASSED, verdict.detail
     assert verdict.machine.isolation == expected == best_available().name
+
+
+class WaitingCompiler:
+    """A compiler that first waits for something."""
+
+    def __init__(self, caches: Path, wait: Callable[[], None]):
+        self._real, self._wait = LocalCompiler(caches / "compile"), wait
+
+    def build(self, submission: Submission, target: Target, task: Task | None = None) -> CompileResult:
+        self._wait()
+        return self._real.build(submission, target)
+
+
+def judged(compiler: WaitingCompiler, scratch: Path, hold_s: float) -> Verdict:
+    judge = LocalJudge(LocalPool(Tree), compiler, best_available(), scratch=scratch, hold_s=hold_s)
+    verdict = judge.judge(task(), submission(), JudgeSettings(device=Device.SIM))
+    assert list(scratch.iterdir()) == [] and processes(scratch) == []
+    return verdict
+
+
+def test_the_task_is_checked_while_the_submission_compiles(tmp_path: Path, caches: Path) -> None:
+    scratch = Path(tempfile.mkdtemp(dir=tmp_path))
+
+    def checked() -> None:
+        deadline = time.monotonic() + 60
+        # written at the end of the task's check
+        while not list(scratch.glob("*/share/state0.pt")):
+            assert time.monotonic() < deadline, "the task was not checked while the compiler was at work"
+            time.sleep(0.01)
+
+    verdict = judged(WaitingCompiler(caches, checked), scratch, hold_s=120)
+    assert verdict.status is Status.PASSED, verdict.detail
+
+
+def test_a_slow_compiler_holds_no_device(tmp_path: Path, caches: Path) -> None:
+    scratch = Path(tempfile.mkdtemp(dir=tmp_path))
+
+    def given_back() -> None:
+        deadline = time.monotonic() + 60
+        while processes(scratch) or list(scratch.iterdir()):
+            assert time.monotonic() < deadline, "the device is still held"
+            time.sleep(0.01)
+
+    verdict = judged(WaitingCompiler(caches, given_back), scratch, hold_s=0.2)
+    assert verdict.status is Status.PASSED, verdict.detail

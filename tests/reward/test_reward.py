@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from warpsmith.reward import BASELINE_AA_CHECK, MARGIN, REWARDS, SpeedupKind, reward_of
 from warpsmith.types import (
     STATUS_TABLE,
+    BaselineKind,
     CheckOutcome,
     Device,
     ErrorStats,
     MatchedSpeedup,
+    MenuTime,
     PaperSpeedup,
     Phase,
     RewardRule,
@@ -60,6 +62,10 @@ def timings(of: Speedup | None) -> Timings | None:
         candidate=stats,
         eager=stats if of.paper.eager is not None else None,
         compile=stats if of.paper.compile is not None else None,
+        menu=(
+            MenuTime(mode="tf32", kind=BaselineKind.EAGER, stats=stats),
+            MenuTime(mode="tf32", kind=BaselineKind.COMPILE, stats=stats),
+        ),
     )
 
 
@@ -96,6 +102,16 @@ def test_matched_wins_over_paper_where_measured() -> None:
     assert reward_of(both).milestone == 2
     assert reward_of(both, SpeedupKind.PAPER).milestone == 3
     assert reward_of(both).raw == 4.0
+
+
+def test_the_reason_names_the_baselines_that_decide() -> None:
+    matched = MatchedSpeedup(
+        eager=1.0, compile=1.0, eager_baseline="tf32 eager", compile_baseline="tf32 compile"
+    )
+    both = verdict(speedup=Speedup(paper=PaperSpeedup(eager=6.0, compile=4.0), matched=matched))
+    assert reward_of(both).reason == (
+        "1.00× eager, 1.00× compile, against baselines of matched accuracy (tf32 eager, tf32 compile)"
+    )
 
 
 def test_matched_falls_back_to_paper_and_says_so() -> None:

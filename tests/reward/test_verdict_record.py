@@ -25,10 +25,14 @@ from warpsmith.judge.verdict import STATUS_OF
 from warpsmith.reward import reward_of
 from warpsmith.types import (
     STATUS_TABLE,
+    Accuracy,
+    BaselineKind,
     Device,
     ErrorStats,
     Fault,
     MatchedSpeedup,
+    MenuTime,
+    ModeAccuracy,
     PaperSpeedup,
     Phase,
     Rules,
@@ -102,9 +106,103 @@ def test_whatever_is_missing_never_wins(missing: set[str]) -> None:
 @pytest.mark.parametrize("ratio", [0.0, -3.0, math.inf, -math.inf, math.nan])
 @pytest.mark.parametrize("kind", [PaperSpeedup, MatchedSpeedup])
 def test_no_ratio_is_zero_negative_or_not_finite(kind: type, ratio: float) -> None:
-    for mode in kind.model_fields:
+    for mode in ("eager", "compile", *(["best"] if kind is MatchedSpeedup else [])):
         with pytest.raises(ValidationError):
             kind(**{mode: ratio})
+
+
+TWICE = STATS.model_copy(update={"median_ms": 2.0})
+TIMES = Timings(
+    candidate=STATS, eager=TWICE, compile=TWICE,
+    menu=(MenuTime(mode="tf32", kind=BaselineKind.EAGER, stats=STATS),
+          MenuTime(mode="tf32", kind=BaselineKind.FROZEN, problem="failed: it raised")),
+)  # fmt: skip
+MATCHED = MatchedSpeedup(
+    eager=1.0, compile=2.0, best=1.0,
+    eager_baseline="tf32 eager", compile_baseline="default compile", best_baseline="tf32 eager",
+)  # fmt: skip
+
+
+def with_matched(matched: MatchedSpeedup, timings: Timings = TIMES) -> Verdict:
+    paper = PaperSpeedup(eager=2.0, compile=2.0)
+    return Verdict(**COMPLETE | {"timings": timings, "speedup": Speedup(paper=paper, matched=matched)})
+
+
+def test_a_matched_speedup_is_made_of_the_times_that_it_names() -> None:
+    verdict = with_matched(MATCHED)
+    assert reward_of(verdict).milestone == 1
+    assert reward_of(verdict).raw == 2.0
+    assert Verdict.model_validate_json(verdict.model_dump_json()) == verdict
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"eager": 1.5, "best": 1.5},
+        {"eager_baseline": "bf16 eager"},
+        {"compile_baseline": "tf32 frozen"},
+        {"best": 2.0, "best_baseline": "default compile"},
+        {"eager": None},
+        {"eager": None, "eager_baseline": None, "compile": None, "compile_baseline": None},
+    ],
+    ids=str,
+)
+def test_a_matched_speedup_without_its_times_is_invalid(change: dict) -> None:
+    with pytest.raises(ValidationError):
+        with_matched(MATCHED.model_copy(update=change))
+
+
+def test_a_matched_speedup_needs_a_time_of_its_side() -> None:
+    only_eager = Timings(candidate=STATS, menu=(MenuTime(mode="tf32", kind=BaselineKind.EAGER, stats=STATS),))
+    fields = COMPLETE | {"timings": only_eager}
+    for matched, valid in ((MatchedSpeedup(eager=1.0), True), (MatchedSpeedup(compile=1.0), False)):
+        speedup = Speedup(paper=PaperSpeedup(), matched=matched)
+        if valid:
+            Verdict(**fields | {"speedup": speedup})
+        else:
+            with pytest.raises(ValidationError, match="needs the time"):
+                Verdict(**fields | {"speedup": speedup})
+
+
+def test_a_baseline_has_a_time_or_a_reason() -> None:
+    for fields in ({}, {"stats": STATS, "problem": "failed"}):
+        with pytest.raises(ValidationError):
+            MenuTime(mode="tf32", kind=BaselineKind.EAGER, **fields)
+
+
+ACCURATE = {
+    "oracle": True, "eps": 1e-7, "candidate": {"as drawn": 1e-6},
+    "modes": (ModeAccuracy(mode="default", errors={"as drawn": math.inf}, competes=True, why="always competes"),),
+}  # fmt: skip
+
+
+def test_errors_survive_storing_also_where_they_are_infinite() -> None:
+    verdict = Verdict(**COMPLETE | {"accuracy": Accuracy(**ACCURATE)})
+    assert Verdict.model_validate_json(verdict.model_dump_json()) == verdict
+    assert verdict.accuracy.competing() == ("default",)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"candidate": {"as drawn": math.nan}},
+        {"candidate": {"as drawn": -1.0}},
+        {"candidate": {"zero-mean": 1e-6}},
+        {"oracle": False},
+        {"oracle": False, "oracle_problem": "no memory"},
+        {"oracle_problem": "no memory"},
+    ],
+    ids=str,
+)
+def test_an_accuracy_that_contradicts_itself_is_invalid(change: dict) -> None:
+    with pytest.raises(ValidationError):
+        Accuracy(**ACCURATE | change)
+
+
+def test_a_verdict_stored_before_there_was_a_menu_still_loads() -> None:
+    old = Verdict(**COMPLETE).model_dump(mode="json")
+    del old["accuracy"], old["timings"]["menu"]
+    assert Verdict.model_validate(old) == Verdict(**COMPLETE)
 
 
 @pytest.mark.parametrize("time_ms", [0.0, -1.0, math.inf, math.nan])

@@ -24,7 +24,7 @@ from warpsmith.types import (
     Turn,
     Verdict,
 )
-from warpsmith.types.protocols import Environment, JudgeSettings, Policy, PolicyStep
+from warpsmith.types.protocols import Environment, JudgeSettings, Menu, Policy, PolicyStep
 
 TASK = Task(name="tiny", code="class Model: ...")
 SETTINGS = JudgeSettings(device=Device.CUDA)
@@ -148,6 +148,18 @@ def test_on_sim_the_last_passed_submission_counts(tmp_path: Path) -> None:
     episode = run(tmp_path, ScriptedPolicy([step("a"), step("b")]), judge, settings=settings)
     assert episode.best_submission_hash == submission("b").submission_hash
     assert episode.reward is not None and episode.reward.milestone == 1
+
+
+def test_only_the_score_pays_for_the_whole_menu(tmp_path: Path) -> None:
+    menus = []
+
+    def answer(task: Task, given: Submission, settings: JudgeSettings, calls: int) -> Verdict:
+        menus.append(settings.baselines)
+        return scripted_verdict(task, given, settings)
+
+    settings = JudgeSettings(device=Device.CUDA, baselines=Menu.ALL)
+    run(tmp_path, ScriptedPolicy([step("a"), step("b")]), ScriptedJudge(answer), settings=settings)
+    assert menus == [Menu.PAPER, Menu.PAPER, Menu.ALL]
 
 
 def test_a_finished_episode_is_not_run_again(tmp_path: Path) -> None:

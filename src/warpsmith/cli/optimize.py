@@ -5,6 +5,7 @@ import json
 import platform
 import re
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,15 @@ import typer
 
 from warpsmith import __version__
 from warpsmith.cli.errors import OTHER_VERDICT, PASSED, guarded
-from warpsmith.cli.options import DebugOption, DeviceOption, JsonOption, RulesOption, choose
+from warpsmith.cli.options import (
+    BaselinesOption,
+    DebugOption,
+    DeviceOption,
+    JsonOption,
+    RulesOption,
+    VaryOption,
+    choose,
+)
 from warpsmith.errors import TaskRefusedError
 
 if TYPE_CHECKING:
@@ -35,41 +44,69 @@ def optimize(
         Path | None, typer.Option("--out", help="Result folder; runs/NAME-HASH by default.")
     ] = None,
     rules: RulesOption = "practical",
+    baselines: BaselinesOption = "matched",
     full_size: Annotated[
         bool, typer.Option("--full-size", help="Never scale sizes down for the simulator.")
     ] = False,
+    vary: VaryOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
     """Optimize a model: exit status 0 also where nothing faster was found, which is then said."""
     from warpsmith import tasks
     from warpsmith.cli import wiring
-    from warpsmith.cli.progress import reporter
-    from warpsmith.types import Device, Rules, StopReason
-    from warpsmith.types.protocols import JudgeSettings
+    from warpsmith.types import SCHEMA_VERSION, Device, Rules
+    from warpsmith.types.protocols import JudgeSettings, Menu
 
     chosen_rules = choose(Rules, rules, "rules")
+    menu = choose(Menu, baselines, "baselines")
     wiring.check_policy(policy)
     original = tasks.load(model)
     chosen_device = wiring.device(device)
     wiring.require_judge_extra()
-    chosen_policy = wiring.POLICIES[policy]()
+    settings = JudgeSettings(device=chosen_device, rules=chosen_rules, baselines=menu)
+    statuses, answers = [], []
+    for variant in tasks.variants(original, vary or ()):
+        place = out / _slug(variant.label) if out and vary else out
+        shrink = chosen_device is Device.SIM and not full_size
+        done = _optimized(variant.task, wiring.POLICIES[policy](), settings, place, shrink=shrink)
+        if vary and not as_json:
+            print(f"{variant.label}:")
+        answers.append(_told(done, as_json=as_json, variant=variant.label if vary else None))
+        statuses.append(_exit_status(done.records))
+    if as_json:
+        print(json.dumps({"schema_version": SCHEMA_VERSION, "variants": answers} if vary else answers[0]))
+    return max(statuses)
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A finished run; `fresh` False: it had finished before."""
+
+    records: "EpisodeRecords"
+    folder: Path
+    fresh: bool
+
+
+def _optimized(
+    original: "Task", policy: "Policy", settings: "JudgeSettings", out: Path | None, *, shrink: bool
+) -> _Done:
+    """One task's run in its folder. Raises TaskRefusedError where nothing was submitted to an unfit task."""
+    from warpsmith.cli.progress import reporter
+    from warpsmith.types import StopReason
+
     unfit: tuple[str, ...] = ()
     # stdout carries the answer alone, whatever a library prints
-    with contextlib.redirect_stdout(sys.stderr), reporter(chosen_device) as progress:
-        task = original
-        if chosen_device is Device.SIM and not full_size:
-            task = _fit_simulator(original, progress)
-        settings = JudgeSettings(device=chosen_device, rules=chosen_rules)
-        manifest = _manifest(task, chosen_policy, settings)
+    with contextlib.redirect_stdout(sys.stderr), reporter(settings.device) as progress:
+        task = _fit_simulator(original, progress) if shrink else original
+        manifest = _manifest(task, policy, settings)
         folder = out or Path(RUNS_FOLDER) / f"{_slug(task.name)}-{_run_key(manifest)[:8]}"
-        records, fresh = _run(folder, manifest, original, task, chosen_policy, settings, progress)
+        records, fresh = _run(folder, manifest, original, task, policy, settings, progress)
         if records.episode.stop is StopReason.FINISHED and not _submitted(records):
-            unfit = _unfit(task, chosen_device, progress)
+            unfit = _unfit(task, settings.device, progress)
     if unfit:
         raise TaskRefusedError(f"the task is unfit to be judged: {unfit[0]}", hint="see warpsmith check")
-    _print_result(records, folder, fresh=fresh, as_json=as_json)
-    return _exit_status(records)
+    return _Done(records, folder, fresh)
 
 
 def _unfit(task: "Task", device: "Device", progress: "Reporter") -> tuple[str, ...]:
@@ -199,13 +236,19 @@ def _submitted(records: "EpisodeRecords") -> bool:
     return any(turn.submission_hash for turn in records.episode.turns)
 
 
-def _print_result(records: "EpisodeRecords", folder: Path, *, fresh: bool, as_json: bool) -> None:
+def _told(done: _Done, *, as_json: bool, variant: str | None) -> dict[str, Any]:
+    """The object that `--json` prints; without it, the result is printed for a person."""
+    if not as_json:
+        _print_result(done.records, done.folder, fresh=done.fresh)
+        return {}
+    answer = _json(done.records, done.folder)
+    return answer if variant is None else {"variant": variant} | answer
+
+
+def _print_result(records: "EpisodeRecords", folder: Path, *, fresh: bool) -> None:
     from warpsmith.report import REPORT_FILE, SOLUTION_FOLDER, outcome, verdict_lines
     from warpsmith.types import StopReason
 
-    if as_json:
-        print(json.dumps(_json(records, folder)))
-        return
     if not fresh:
         print(f"this run had finished before; its result in {folder}:")
     verdict, reward = records.final, records.episode.reward

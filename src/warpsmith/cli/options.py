@@ -16,6 +16,22 @@ RulesOption = Annotated[
         "--rules", metavar="practical|paper", help="What ModelNew's forward may do besides its own kernels."
     ),
 ]
+VaryOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--vary",
+        metavar="NAME=V,V…",
+        help="Other sizes of the task, or inputs=normal,uniform,sparse,large; repeat it for combinations.",
+    ),
+]
+BaselinesOption = Annotated[
+    str,
+    typer.Option(
+        "--baselines",
+        metavar="paper|matched|all",
+        help="What a GPU's times are compared with: PyTorch's default modes, those of matched accuracy too, or all.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 

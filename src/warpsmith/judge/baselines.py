@@ -6,11 +6,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from warpsmith.store.files import write_atomic
-from warpsmith.types import Machine, Record, TimeStats, sha256_hex
+from warpsmith.types import BaselineKind, Machine, Record, TimeStats, sha256_hex
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised whenever the timing protocol changes, so that older baselines are measured again."""
-MODES = ("eager", "compile")
 
 
 class BaselineIdentity(Record):
@@ -18,6 +17,7 @@ class BaselineIdentity(Record):
 
     task_hash: str
     mode: str
+    kind: BaselineKind
     gpu_uuid: str
     driver: str
     torch: str
@@ -33,11 +33,12 @@ class Baseline(Record):
     measured_at: str
 
 
-def identity(task_hash: str, mode: str, machine: Machine) -> BaselineIdentity:
+def identity(task_hash: str, mode: str, kind: BaselineKind, machine: Machine) -> BaselineIdentity:
     """The identity of a task's baseline on this machine."""
     return BaselineIdentity(
         task_hash=task_hash,
         mode=mode,
+        kind=kind,
         gpu_uuid=machine.gpu_uuid or "",
         driver=machine.driver or "",
         torch=machine.torch or "",

@@ -8,25 +8,32 @@ GPU idle as this process sees it → clock stops → outputs named by the runner
 """
 
 import secrets
-import statistics
 import time
 from dataclasses import dataclass
 
 import torch
 
 from warpsmith.judge import gates
-from warpsmith.judge.clock import calls_per_bracket, late_ms
-from warpsmith.judge.exchange import InputBuffers, OutputReader
+from warpsmith.judge.clock import MAX_CALLS, calls_per_bracket, late_ms
+from warpsmith.judge.evidence import Gathered
+from warpsmith.judge.exchange import InputBuffers, OutputReader, set_bytes
 from warpsmith.judge.process import Request, RunnerProcess
 from warpsmith.judge.verifier import Call, Draw, Verifier
 
-NULL_BRACKETS = 20
 PROBED_CALLS = 8
 VERIFIED_CALLS = 8
 """Calls compared in a bracket of more: a secret choice, made after the bracket has ended."""
+SLOW_S = 0.05
+SPARING = 3
+"""Where comparing a bracket takes longer than this, one timed bracket in three is compared: a submission that moves
+its median by skipping half of its calls passes ten comparisons once in a thousand times."""
 MEMORY_SHARE = 0.1
 """Of the device's memory, for one bracket's inputs and for its outputs each."""
+ROOM_BYTES = 1 << 30
+"""Of the GPU's memory for inputs from the start, so that short calls' brackets can grow in place."""
 ANSWER_TIMEOUT_S = 120.0
+GROUP_BYTES = 64 << 20
+"""Inputs that are drawn before they are copied to where the runner reads them, all at once."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,8 @@ class Bracket:
     device_ms: float | None
     found: tuple[gates.Comparison, ...]
     answer: dict
+    describing_ms: float
+    """What naming the outputs took."""
 
 
 class Bench:
@@ -52,11 +61,16 @@ class Bench:
     ):
         self.verifier, self.device = verifier, device
         self.reference, self.model = verifier.reference, verifier.model
-        self._draws, self._kept = draws, kept
+        self.draws, self._kept = draws, kept
         self.cuda = device == "cuda"
+        self.watch: Gathered | None = None
+        """Given what the observer saw of every bracket."""
         self._buffers: InputBuffers | None = None
-        self._readers: dict[str, OutputReader] = {}
+        self._readers: dict[RunnerProcess, OutputReader] = {}
+        self.verify_s = 0.0
+        """What the last comparison took."""
         self._turn = 0
+        self._call_bytes: int | None = None
         self._flush: torch.Tensor | None = None
         self._probe = torch.zeros(1, device=device)
 
@@ -67,56 +81,70 @@ class Bench:
         *,
         op: str = "call",
         calls: int = 1,
-        verify: bool = True,
         call: Call | None = None,
+        sparing: bool = False,
     ) -> Bracket:
-        """One bracket, of `call` where that is given.
+        """One bracket, of `call` where that is given. All of them look the same to the runner, and are verified.
 
-        Raises the errors of RunnerProcess, and WrongResultError where an input was changed.
+        With `sparing`, where the last comparison took long, a secret third of them is. Raises the errors of
+        RunnerProcess, and WrongResultError where an input was changed.
         """
         wanted = [call or self.fresh() for _ in range(calls)]
-        for i, one in enumerate(wanted):
-            inputs = one.inputs()
-            if i == 0:
-                self._share(runner, inputs, calls)
-            self._buffers.write(i, inputs)
-            del inputs
+        self._lay(runner, wanted)
         raw_ms = self._clocked(
             runner, runner.request(op, calls=calls), timeout_s, seed=wanted[0].forward_seed
         )
         start = time.perf_counter_ns()
         answer = runner.ask("describe", timeout_s)
         describing_ms = (time.perf_counter_ns() - start) / 1e6
-        outputs = self._readers[runner.name].read(answer, calls, self._kept)
+        outputs = self._readers[runner].read(answer, calls, self._kept)
         raw_ms += late_ms(describing_ms, outputs.tensors)
-        found = [
-            self.verifier.verify(wanted[i], outputs.calls[i], self._buffers.views(i))
-            for i in (_secret_choice(calls) if verify else ())
-        ]
+        # Gathered there while outputs are compared here.
+        asked = runner.request("evidence") if self.watch is not None else None
+        if asked is not None:
+            runner.post(asked)
+        # Chosen only now: who knew the choice would compute nothing else.
+        spared = sparing and self.verify_s > SLOW_S and secrets.randbelow(SPARING) > 0
+        since = time.perf_counter()
+        try:
+            found = [
+                self.verifier.verify(wanted[i], outputs.calls[i], self._buffers.views(i))
+                for i in (() if spared else _secret_choice(calls))
+            ]
+        finally:
+            if asked is not None:
+                self.watch.add(calls, runner.parse(runner.receive_raw(timeout_s), asked))
+        self.verify_s = self.verify_s if spared else time.perf_counter() - since
         outputs.poison(self._turn)
         self._turn += 1
-        return Bracket(raw_ms, calls, outputs.device_ms, tuple(found), answer)
+        return Bracket(raw_ms, calls, outputs.device_ms, tuple(found), answer, describing_ms)
 
     def fresh(self, draw: Draw | None = None, *, paper: bool = True) -> Call:
         """A call on inputs never used before, drawn as the task draws them or by `draw`."""
         return Call(draw or self.reference.draw_inputs, secrets.randbits(62), secrets.randbits(62), paper)
 
-    def null_ms(self, runner: RunnerProcess) -> float:
-        """Median cost in ms of the bracket alone. Only asked of a process that runs no candidate, after a `run`."""
-        return statistics.median(
-            self._clocked(runner, runner.request("null"), ANSWER_TIMEOUT_S) for _ in range(NULL_BRACKETS)
-        )
+    def null(self, runner: RunnerProcess, timeout_s: float, calls: int) -> float:
+        """Milliseconds of a bracket without its calls, prepared as one of `calls` calls is, and after the same pause.
 
-    def choose_calls(self, runner: RunnerProcess, timeout_s: float, *, verify: bool) -> int:
-        """How many calls a bracket needs, from one bracket of one call and one of a few."""
-        first = self.run(runner, timeout_s, verify=verify)
-        most = self._most_calls()
-        probed = min(PROBED_CALLS, most)
-        if not self.cuda or self._draws or probed < 2 or calls_per_bracket(first.raw_ms) == 1:
-            return 1
-        self.run(runner, timeout_s, calls=probed, verify=verify)
-        several = self.run(runner, timeout_s, calls=probed, verify=verify)
-        return min(most, calls_per_bracket((several.raw_ms - first.raw_ms) / (probed - 1)))
+        To be called between two `run`s, of a process that runs no candidate: what another says is not believed.
+        """
+        wanted = [self.fresh() for _ in range(calls)]
+        self._lay(runner, wanted)
+        raw_ms = self._clocked(runner, runner.request("null"), timeout_s, seed=wanted[0].forward_seed)
+        runner.ask("describe", timeout_s)
+        if self.watch is not None:
+            runner.ask("evidence", timeout_s)
+        return raw_ms
+
+    def choose_calls(self, runner: RunnerProcess, timeout_s: float) -> tuple[int, list[Bracket]]:
+        """How many calls a bracket needs, from one bracket of one call and two of a few; and these brackets."""
+        first = self.run(runner, timeout_s)
+        probed = min(PROBED_CALLS, self._most_calls())
+        if not self.cuda or self.draws or probed < 2 or calls_per_bracket(first.raw_ms) == 1:
+            return 1, [first]
+        several = [self.run(runner, timeout_s, calls=probed) for _ in range(2)]
+        calls = calls_per_bracket((several[1].raw_ms - first.raw_ms) / (probed - 1))
+        return min(self._most_calls(), calls), [first, *several]
 
     def elements(self) -> int:
         """Elements of one set of inputs."""
@@ -124,14 +152,27 @@ class Bench:
 
     # ---- steps ------------------------------------------------------------------------------------------------
 
+    def _lay(self, runner: RunnerProcess, wanted: list[Call]) -> None:
+        """Draw the inputs of every call and write them where the runner reads them."""
+        drawn: list[list] = []
+        for i, one in enumerate(wanted):
+            drawn.append(one.inputs())
+            if i == 0:
+                self._share(runner, drawn[0], len(wanted))
+            if i + 1 == len(wanted) or len(drawn) * self._buffers.set_bytes >= GROUP_BYTES:
+                self._buffers.write(i + 1 - len(drawn), drawn)
+                drawn.clear()
+
     def _share(self, runner: RunnerProcess, inputs: list, sets: int) -> None:
         if self._buffers is None or not self._buffers.fits(inputs, sets):
             self.close()
-            arena = 0 if self.cuda else self.reference.output_bytes(self.model, inputs)
-            self._buffers = InputBuffers(self.device, inputs, sets, arena)
-        if runner.name not in self._readers:
+            arena = 0 if self.cuda else sets * self.reference.output_bytes(self.model, inputs)
+            # Growing costs 65 ms a time: closing what another process has mapped waits for the GPU.
+            room = max(sets, min(MAX_CALLS, ROOM_BYTES // set_bytes(inputs))) if self.cuda else sets
+            self._buffers = InputBuffers(self.device, inputs, room, arena)
+        if runner not in self._readers:
             self._buffers.attach(runner, ANSWER_TIMEOUT_S)
-            self._readers[runner.name] = OutputReader(self._buffers)
+            self._readers[runner] = OutputReader(self._buffers)
 
     def _clocked(self, runner: RunnerProcess, request: Request, timeout_s: float, *, seed: int = 0) -> float:
         """Milliseconds from sending `request`, everything settled, until it is answered and the GPU is idle.
@@ -162,15 +203,14 @@ class Bench:
         torch.cuda.synchronize()
 
     def _most_calls(self) -> int:
-        per_call = max(self._buffers.set_bytes, self.reference.output_bytes(self.model, self._draw()))
-        return (
-            max(1, int(MEMORY_SHARE * torch.cuda.get_device_properties(0).total_memory / per_call))
-            if self.cuda
-            else 1
-        )
-
-    def _draw(self) -> list:
-        return self.reference.draw_inputs(secrets.randbits(62))
+        """Calls whose inputs, and whose outputs, take no more than their share of the device's memory."""
+        if not self.cuda:
+            return 1
+        if self._call_bytes is None:
+            inputs = self.reference.draw_inputs(secrets.randbits(62))
+            self._call_bytes = max(self._buffers.set_bytes, self.reference.output_bytes(self.model, inputs))
+        memory = torch.cuda.get_device_properties(0).total_memory
+        return max(1, int(MEMORY_SHARE * memory / self._call_bytes))
 
     def close(self) -> None:
         """Unmap what runners exported and free the shared inputs."""

@@ -38,7 +38,7 @@ def check_task(task: Task, settings: CheckSettings, path: Path, report: Report) 
     """Checks `task`, whose code is written to `path`, and reports the record of what is known.
 
     Reported twice where torch.compile is tried, since that may end this process or take for ever: once before it.
-    Raises InfrastructureError where the device does not work, or a package that the task imports is not installed.
+    Raises InfrastructureError where the device does not work.
     """
     gpu = _first_gpu() if settings.device is Device.CUDA else None
     check = _Check(task, settings, path, gpu)
@@ -50,10 +50,6 @@ def check_task(task: Task, settings: CheckSettings, path: Path, report: Report) 
     except TaskUnsupportedError as error:
         check.unsupported = _line(error)
     except TaskError as error:
-        if isinstance(error.__cause__, ModuleNotFoundError):
-            raise InfrastructureError(
-                f"the task needs the Python package {error.__cause__.name}, which is not installed here"
-            ) from error
         check.problems.append(str(error))
     except torch.OutOfMemoryError:
         check.unsupported = "the task and its check need more memory than this device has"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from warpsmith.types import TimeStats
 
 MIN_BRACKETS = 10
+WANTED_BRACKETS = 20
+"""However many calls a bracket holds: with fewer, two modes or a drift are found in part of the cases only."""
 MAX_BRACKETS = 100
 MAX_CALLS = 64
 BRACKET_MS = 5.0
@@ -18,13 +20,37 @@ RESOLUTION_MS = 1e-4
 """Times are never reported below 0.1 µs: a call that the bracket cannot tell from nothing has no meaningful ratio."""
 
 
+UNSTEADY_NULL = 0.025
+"""Half the null cost's interquartile range over the bracket: what an unsteady null could make of a time."""
+
+
+@dataclass(frozen=True)
+class NullCost:
+    """What a bracket costs without its calls, in ms: median and quartiles over null brackets."""
+
+    median_ms: float
+    p25_ms: float
+    p75_ms: float
+
+    @classmethod
+    def of(cls, raw_ms: Sequence[float]) -> "NullCost":
+        """The null cost that these null brackets show."""
+        return cls(statistics.median(raw_ms), quantile(raw_ms, 0.25), quantile(raw_ms, 0.75))
+
+
 @dataclass(frozen=True)
 class Samples:
-    """Brackets of `calls` calls each: raw times, and the runner's own event times where it has them, in ms."""
+    """Brackets of `calls` calls each: raw times, and the runner's own event times where it has them, in ms.
+
+    `null`: the null cost in the same process, where it runs no candidate. `unstable`: why the times cannot be
+    believed, in one line; empty where they can.
+    """
 
     calls: int
     raw_ms: tuple[float, ...]
     device_ms: tuple[float, ...] = ()
+    null: NullCost | None = None
+    unstable: str = ""
 
 
 def late_ms(describing_ms: float, outputs: int) -> float:
@@ -44,7 +70,7 @@ def calls_per_bracket(call_ms: float) -> int:
 def brackets_wanted(calls_wanted: int, calls: int, bracket_s: float, budget_s: float) -> int:
     """Brackets to time: enough for `calls_wanted` calls, as far as the budget goes, and always 10 to 100."""
     affordable = int(budget_s / max(bracket_s, budget_s / MAX_BRACKETS))
-    wanted = min(MAX_BRACKETS, -(-calls_wanted // calls))
+    wanted = min(MAX_BRACKETS, max(WANTED_BRACKETS, -(-calls_wanted // calls)))
     return max(MIN_BRACKETS, min(wanted, affordable))
 
 
@@ -68,10 +94,25 @@ def time_stats(samples: Samples, null_ms: float) -> TimeStats:
         median_ms=statistics.median(net),
         p25_ms=quantile(net, 0.25),
         p75_ms=quantile(net, 0.75),
+        p99_ms=quantile(net, 0.99),
         min_ms=min(net),
         raw_median_ms=raw_median,
         null_ms=null_ms,
+        null_p25_ms=samples.null.p25_ms if samples.null else None,
+        null_p75_ms=samples.null.p75_ms if samples.null else None,
         device_median_ms=statistics.median(device) if device else None,
         launch_bound=raw_median < LAUNCH_BOUND_FACTOR * null_ms,
         samples_ms=tuple(round(v, 6) for v in net),
+    )
+
+
+def unsteady_null(stats: TimeStats) -> str:
+    """One line where the null cost varies so much that the time does not hold to 2.5 %; else empty."""
+    if stats.null_p25_ms is None or stats.null_p75_ms is None:
+        return ""
+    if (stats.null_p75_ms - stats.null_p25_ms) / 2 <= UNSTEADY_NULL * stats.raw_median_ms:
+        return ""
+    return (
+        f"the null bracket is unsteady: {stats.null_p25_ms:.3g} to {stats.null_p75_ms:.3g} ms (quartiles) "
+        f"of brackets of {stats.raw_median_ms:.3g} ms"
     )

@@ -108,8 +108,11 @@ class Checks:
         bracket = self.bench.run(runner, self.timeout_s, call=call)
         (found,) = bracket.found
         # No accuracy excuses a value that is not finite, or of another form, where the reference's is.
-        if not found.scale_gate and found.problem is None and not self.bench.verifier.resolves(call):
-            return "TF32 does not resolve it"
+        if not found.scale_gate and found.problem is None:
+            if not self.bench.verifier.accurate(call):
+                return "the reference is not accurate there"
+            if not self.bench.verifier.resolves(call):
+                return "TF32 does not resolve it"
         self.tally.add_extra(bracket, distribution.name)
         return None
 

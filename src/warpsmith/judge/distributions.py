@@ -15,6 +15,7 @@ from warpsmith.judge import layout, moments, values
 
 ALREADY_CENTRED = 0.1
 """A mean below this share of the spread is zero already."""
+TF32_UNIT = 2.0**-10
 _Change = Callable[[torch.Tensor, moments.Summary], torch.Tensor]
 
 
@@ -100,10 +101,12 @@ DISTRIBUTIONS = (
 
 
 def jitter(tensor: torch.Tensor) -> torch.Tensor:
-    """Every float moved up or down by one unit of TF32, or of its own dtype where that is coarser."""
-    unit = max(2.0**-10, torch.finfo(tensor.dtype).eps)
-    signs = torch.randint(0, 2, tensor.shape, dtype=torch.int8, device=tensor.device)
-    return tensor * (1 + unit * signs.mul_(2).sub_(1).to(tensor.dtype))
+    """Every float moved up or down by half to one unit of TF32, or of its own dtype where that is coarser."""
+    unit = max(TF32_UNIT, torch.finfo(tensor.dtype).eps)
+    # Steps of one size would often cancel where a few terms do.
+    steps = torch.rand_like(tensor)
+    steps = torch.where(steps < 0.5, steps - 1, steps)
+    return tensor * (1 + unit * steps)
 
 
 def jittered(inputs: list[Any]) -> list[Any]:

@@ -1,17 +1,24 @@
 """What passes through shared memory: inputs out to a runner, outputs back."""
 
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, replace
 
 import torch
 
 from warpsmith.errors import CandidateCrashedError, WrongResultError
 from warpsmith.judge import memory, values
 from warpsmith.judge.distributions import memory_key
-from warpsmith.judge.layout import TensorLayout, pack
+from warpsmith.judge.layout import ALIGN, TensorLayout, pack
 from warpsmith.judge.process import RunnerProcess
 
 POISON = (0xFF, 0x7F, 0xA5, 0x5A)
 """Byte patterns laid over output memory between calls: NaN in every float type, then large and small numbers."""
+
+MOST_GAPS = 8
+"""Inputs lie at most this many times `ALIGN` bytes apart."""
+
+FEW = 4
+"""Tensors up to which each is filled by itself, in one pass over its memory."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +34,15 @@ class Outputs:
 
     def poison(self, turn: int) -> None:
         """Overwrite the outputs, so that what is not written anew cannot be right."""
-        for region in self.regions:
-            region.fill_(POISON[turn % len(POISON)])
+        pattern = POISON[turn % len(POISON)]
+        if len(self.regions) <= FEW:
+            for region in self.regions:
+                region.fill_(pattern)
+            return
+        # There is no fill of many tensors at once.
+        regions = list({(r.data_ptr(), r.numel()): r for r in self.regions}.values())
+        torch._foreach_zero_(regions)
+        torch._foreach_add_(regions, pattern)
 
 
 class InputBuffers:
@@ -38,24 +52,31 @@ class InputBuffers:
         self.device = device
         self.sets = sets
         self.spec, tensors = values.flatten(inputs)
-        self.layouts, self.set_bytes = _places(tensors)
+        # Where the next input lies is secret, and between them is poison: who reads past one's end finds nothing.
+        self._gap = ALIGN * (1 + secrets.randbelow(MOST_GAPS))
+        self.layouts, self.set_bytes = _places(tensors, self._gap)
         self.buffer = memory.new_buffer(device, self.set_bytes * sets)
+        self.buffer.bytes.fill_(POISON[0])
         self.arena = memory.new_buffer(device, arena_bytes) if device == "cpu" else None
+        parts = [self.buffer.bytes[i * self.set_bytes : (i + 1) * self.set_bytes] for i in range(sets)]
+        self._views = [[layout.of(part) for layout in self.layouts] for part in parts]
 
     def fits(self, inputs: list, sets: int) -> bool:
         """True where this many sets like `inputs` (structure, shapes, dtypes) have room."""
         spec, tensors = values.flatten(inputs)
-        return sets <= self.sets and spec == self.spec and _places(tensors)[0] == self.layouts
+        return sets <= self.sets and spec == self.spec and _places(tensors, self._gap)[0] == self.layouts
 
     def views(self, index: int) -> list[torch.Tensor]:
         """The shared tensors of one set."""
-        whole = self.buffer.bytes[index * self.set_bytes : (index + 1) * self.set_bytes]
-        return [layout.of(whole) for layout in self.layouts]
+        return self._views[index]
 
-    def write(self, index: int, inputs: list) -> None:
-        """Copy fresh values into one set."""
-        for view, tensor in zip(self.views(index), values.flatten(inputs)[1], strict=True):
-            view.copy_(tensor)
+    def write(self, first: int, drawn: list[list]) -> None:
+        """Copy fresh values into the sets from `first` on, all of them in one go."""
+        to = [view for i in range(len(drawn)) for view in self.views(first + i)]
+        tensors = [t for inputs in drawn for t in values.flatten(inputs)[1]]
+        if len(to) != len(tensors):
+            raise ValueError("the inputs' structure changed from one draw to the next")
+        torch._foreach_copy_(to, tensors)
 
     def attach(self, runner: RunnerProcess, timeout_s: float) -> None:
         """Give a runner these buffers."""
@@ -69,6 +90,7 @@ class InputBuffers:
 
     def close(self) -> None:
         """Free the memory."""
+        self._views.clear()
         self.buffer.close()
         if self.arena is not None:
             self.arena.close()
@@ -80,12 +102,25 @@ class OutputReader:
     def __init__(self, buffers: InputBuffers):
         self._buffers = buffers
         self._imports = memory.CudaImports()
+        self._last: Outputs | None = None
 
     def read(self, answer: dict, calls: int, kept: frozenset[int] = frozenset()) -> Outputs:
         """The outputs of `calls` calls. Raises CandidateCrashedError for a malformed answer.
 
-        `kept`: places, among one call's outputs, of what is not to be poisoned.
+        `kept`: places, among one call's outputs, of what is not to be poisoned; the same in every call of this.
         """
+        device_ms = answer.get("device_ms")
+        device_ms = device_ms if isinstance(device_ms, float) else None
+        if "same" in answer:
+            if self._last is None or len(self._last.calls) != calls:
+                raise CandidateCrashedError(
+                    "the candidate's answer is malformed: there is no last one like it"
+                )
+            return replace(self._last, device_ms=device_ms)
+        self._last = self._described(answer, calls, kept, device_ms)
+        return self._last
+
+    def _described(self, answer: dict, calls: int, kept: frozenset[int], device_ms: float | None) -> Outputs:
         tensors, regions = [], []
         try:
             entries = answer["tensors"]
@@ -99,13 +134,11 @@ class OutputReader:
                 raise ValueError("not one output a call")
         except (ValueError, TypeError, KeyError, memory.CudaDriverError) as error:
             raise CandidateCrashedError(f"the candidate's answer is malformed: {error}") from None
-        device_ms = answer.get("device_ms")
-        return Outputs(
-            tuple(value), tuple(regions), len(tensors), device_ms if isinstance(device_ms, float) else None
-        )
+        return Outputs(tuple(value), tuple(regions), len(tensors), device_ms)
 
     def close(self) -> None:
         """Unmap everything."""
+        self._last = None
         self._imports.close()
 
     def _one(self, entry: dict) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -130,9 +163,18 @@ class OutputReader:
         return layout.of(whole), whole[layout.offset : layout.offset + layout.extent_bytes()]
 
 
-def _places(tensors: list[torch.Tensor]) -> tuple[list[TensorLayout], int]:
-    """`pack`, with one place for a tensor that is passed more than once: what is one to the task stays one."""
+def set_bytes(inputs: list) -> int:
+    """Bytes that one set of inputs takes in shared memory at most."""
+    return _places(values.flatten(inputs)[1], ALIGN * MOST_GAPS)[1]
+
+
+def _places(tensors: list[torch.Tensor], gap: int) -> tuple[list[TensorLayout], int]:
+    """`pack` with `gap` bytes before, between and behind, and one place for a tensor that is passed more than once.
+
+    What is one to the task stays one.
+    """
     own: dict[tuple, int] = {}
     which = [own.setdefault(memory_key(t), len(own)) for t in tensors]
-    layouts, size = pack([tensors[which.index(i)] for i in range(len(own))])
-    return [layouts[i] for i in which], size
+    packed, size = pack([tensors[which.index(i)] for i in range(len(own))])
+    layouts = [replace(layout, offset=layout.offset + (i + 1) * gap) for i, layout in enumerate(packed)]
+    return [layouts[i] for i in which], size + (len(packed) + 1) * gap

@@ -106,11 +106,13 @@ def compare(
     return _merge([_compare_tensors(path, e, a, tolerance, *s) for (path, e, a), *s in parts if e.numel()])
 
 
-def largest_errors(expected: object, other: object, *, paper: bool = False) -> list[float] | None:
+def largest_errors(
+    expected: object, other: object, *, paper: bool = False, any_size: bool = False
+) -> list[float] | None:
     """Largest |expected - other| of each tensor or number in `expected`; `other` may be wider, such as float64.
 
-    None where the two differ in structure or by more than the scale-aware gate (the paper's, with `paper`): then
-    one is no measure of the other.
+    None where the two differ in structure, integers or what is finite, or by more than the scale-aware gate (the
+    paper's, with `paper`; none, with `any_size`): then one is no measure of the other.
     """
     expected_spec, expected_tensors = values.flatten(expected)
     found = []
@@ -120,7 +122,8 @@ def largest_errors(expected: object, other: object, *, paper: bool = False) -> l
             e, o = _tensor_of(e_leaf, expected_tensors), _tensor_of(o_leaf, other_tensors)
             _same_form(path, e, o.to(e.dtype))
             part = _compare_tensors(path, e, o, TOLERANCE, 0.0, 0.0) if e.numel() else None
-            if part is not None and (part.problem or (part.paper_bad if paper else part.scale_bad)):
+            bad = part is not None and (part.paper_bad if paper else part.scale_bad)
+            if part is not None and (part.problem or (bad and not (any_size and e.is_floating_point()))):
                 return None
             found.append(part.max_abs if part is not None else 0.0)
     except (values.UnsupportedValue, _MismatchError):

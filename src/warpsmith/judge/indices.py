@@ -3,7 +3,7 @@
 Where elements tie, several indices are right. The operator is found by running the reference once more under a
 dispatch mode, only after an integer output was found to differ; an output belongs to the operator whose indices it
 repeats. Another index is right where it chooses an equal value: exactly equal if the operator read an input of the
-task, equal within CHOSEN_TOLERANCE if it read something computed, whose last bits no two implementations share.
+task, equal within CHOSEN_UNITS if it read something computed, whose last bits no two implementations share.
 """
 
 from collections.abc import Callable
@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
-from warpsmith.judge import gates, values
+from warpsmith.judge import distributions, gates, values
 from warpsmith.judge.recorder import EagerMode
 
-CHOSEN_TOLERANCE = 1e-3
+CHOSEN_UNITS = 4
+"""Units of TF32, or of the operand's dtype where that is coarser: two computed values so near may be mistaken."""
 _ALONG_DIM = frozenset(
     "argmax argmin max.dim min.dim sort sort.stable topk kthvalue median.dim nanmedian.dim mode cummax cummin".split()
 )
@@ -140,4 +141,5 @@ def _equivalent(e: torch.Tensor, a: torch.Tensor, choice: Choice, direct: set[in
         return False
     if choice.source.untyped_storage().data_ptr() in direct or not expected.is_floating_point():
         return bool(((expected == actual) | ((expected != expected) & (actual != actual))).all())
-    return gates.compare(expected, actual, tolerance=CHOSEN_TOLERANCE).scale_gate
+    unit = max(distributions.TF32_UNIT, torch.finfo(expected.dtype).eps)
+    return gates.compare(expected, actual, tolerance=CHOSEN_UNITS * unit).scale_gate

@@ -3,18 +3,32 @@
 job/            closed to the candidate
   job.json      RefereeJob
   task.py       the reference
+  built         made when candidate/ is complete: compiling and checking the task go on side by side; holds the
+                names of the kernels that were compiled
+  in_task       names the step of the task's own code that runs now, empty between
+  reports/      what the candidate's instrument said, if it has one
   verdict.json  written by the referee, last, after every runner is gone
   runner.log    what the candidate printed
   candidate/    read-only to the candidate: model_new.py, its sources, the built cuda_extension
   share/        read-only to every runner: constructor arguments and state dicts
 """
 
+import json
+from enum import StrEnum
 from pathlib import Path
 
 from warpsmith.types import Device, Record
 from warpsmith.types.protocols import JudgeSettings
 
 ENTRY = "warpsmith.judge.referee:prepare"
+
+
+class Instrument(StrEnum):
+    """What watches a candidate's memory accesses: a sanitized build on the simulator, compute-sanitizer on a GPU."""
+
+    NONE = "none"
+    SANITIZER = "sanitizer"
+    MEMCHECK = "memcheck"
 
 
 class RefereeSetup(Record):
@@ -26,8 +40,12 @@ class RefereeSetup(Record):
     """Where baselines are kept between judgements."""
     compile_cache_dir: str
     """Where torch.compile's own caches live, for baseline processes only."""
+    observer_dir: str = ""
+    """Where the observer's libraries are kept; without it nothing is observed natively."""
     own_paths: tuple[str, ...] = ()
     """Folders a runner must be able to read: the interpreter and its packages."""
+    instrument: Instrument = Instrument.NONE
+    """What the candidate runs under."""
 
 
 class RefereeJob(Record):
@@ -49,9 +67,16 @@ class JobFolder:
         self.task = root / "task.py"
         self.verdict = root / "verdict.json"
         self.progress = root / "progress"
+        self.built = root / "built"
+        self.reports = root / "reports"
         self.candidate = root / "candidate"
         self.share = root / "share"
+        self.observer = self.share / "observer"
         self.baseline = root / "baseline"
+
+    def own_kernels(self) -> frozenset[str]:
+        """Names of the kernels that the submission's build made, as a person reads them; known once it is there."""
+        return frozenset(json.loads(self.built.read_text() or "[]"))
 
     def read_setup(self) -> RefereeSetup:
         """What was known at the start."""

@@ -1,7 +1,7 @@
 """How tensors lie in a shared buffer, told in JSON. Used on both sides; torch and the standard library only."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 
@@ -40,7 +40,10 @@ class TensorLayout:
 
     def to_json(self) -> dict:
         """Plain values."""
-        return asdict(self)
+        # dataclasses.asdict copies deeply, which takes as long as all the rest of naming an output.
+        return {
+            "dtype": self.dtype, "shape": list(self.shape), "stride": list(self.stride), "offset": self.offset,
+        }  # fmt: skip
 
     @classmethod
     def from_json(cls, value: object) -> "TensorLayout":

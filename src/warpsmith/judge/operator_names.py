@@ -2,7 +2,7 @@
 
 ALLOWED = frozenset(
     """
-    alias as_strided detach expand lift_fresh permute reshape select slice split split_with_sizes squeeze t
+    alias as_strided detach detach_ expand lift_fresh permute reshape select slice split split_with_sizes squeeze t
     transpose unbind unflatten unfold unsqueeze view view_as_real view_as_complex _unsafe_view _reshape_alias
     chunk narrow diagonal movedim swapaxes
     empty empty_like empty_strided empty_permuted new_empty new_empty_strided

@@ -1,6 +1,6 @@
 """Which torch operators a forward dispatched, and which of them are computation.
 
-The recorder runs inside the candidate's process: it explains, and decides only the `paper` rules.
+What was seen comes from the candidate's process: it explains, and decides only the `paper` rules.
 """
 
 from warpsmith.judge.operator_names import ALLOWED, CONTIGUOUS, base_name

@@ -39,6 +39,9 @@ class RunnerSpec:
     read_only: Sequence[str]
     writable: Sequence[str] = ()
     environment: Sequence[tuple[str, str]] = ()
+    module: str = "warpsmith.judge.runner"
+    launcher: Sequence[str] = ()
+    """Words before the interpreter, inside the sandbox."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,8 @@ class RunnerProcess:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        argv = [sys.executable, "-I", "-m", "warpsmith.judge.runner", str(theirs.fileno()), spec.device.value]
+        python = [sys.executable, "-I", "-m", spec.module]
+        argv = [*spec.launcher, *python, str(theirs.fileno()), spec.device.value]
         boundary = SandboxSpec(
             cwd=str(cwd),
             read_only=tuple(spec.read_only),
@@ -73,6 +77,7 @@ class RunnerProcess:
         )
         theirs.close()
         self._channel = Channel(ours, spin=spec.device is Device.CUDA)
+        self._device_request: Request | None = None
         self._ready = False
 
     def request(self, op: str, **fields: object) -> Request:
@@ -87,14 +92,21 @@ class RunnerProcess:
         self._send(request.data, fds)
         return self.parse(self.receive_raw(timeout_s), request)
 
+    def give_device(self) -> None:
+        """Once, give the runner its GPU, which it takes as soon as it has started. Waits for nothing."""
+        if self._device_request is None:
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES") if self.device is Device.CUDA else None
+            self._device_request = self.request("device", visible=visible)
+            self._send(self._device_request.data, ())
+
     def await_ready(self) -> None:
-        """Wait until the runner has started; only then, and once, is it given its GPU."""
+        """Wait until the runner has started and holds its GPU."""
         if self._ready:
             return
+        self.give_device()
         self.parse(self.receive_raw(START_TIMEOUT_S), Request("ready", "", b""))
+        self.parse(self.receive_raw(START_TIMEOUT_S), self._device_request)
         self._ready = True
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES") if self.device is Device.CUDA else None
-        self.ask("device", START_TIMEOUT_S, visible=visible)
 
     def post(self, request: Request) -> None:
         """Send a request without waiting: the caller's clock is running."""
@@ -126,6 +138,14 @@ class RunnerProcess:
             if message.get("failed") == request.op:
                 self._raise_failure(message)
         raise CandidateCrashedError(f"{self.name} answered out of turn")
+
+    def pause(self) -> None:
+        """Stop its processes while another is measured; what they have on the GPU already goes on."""
+        self._tree.pause()
+
+    def resume(self) -> None:
+        """Let them go on."""
+        self._tree.resume()
 
     def close(self) -> None:
         """Kill the whole process tree and wait until it is gone."""

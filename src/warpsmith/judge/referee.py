@@ -3,39 +3,30 @@
 Runners start before this process has loaded torch itself, so that both load at the same time.
 """
 
+import gc
 import os
+import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from warpsmith.errors import (
-    CandidateTimedOutError,
-    SubmissionError,
-    WarpsmithError,
-)
-from warpsmith.gpu.devices import GpuInfo, bandwidth_gb_s
-from warpsmith.judge.baselines import MODES, BaselineStore, identity, measured
+from warpsmith.errors import WarpsmithError
+from warpsmith.judge.baselines import BaselineStore
 from warpsmith.judge.clock import Samples, time_stats
-from warpsmith.judge.job import JobFolder, RefereeJob, RefereeSetup
+from warpsmith.judge.explain import explained
+from warpsmith.judge.instrument import instrumented
+from warpsmith.judge.job import Instrument, JobFolder, RefereeJob, RefereeSetup
 from warpsmith.judge.machine import describe_machine, leased_gpu
+from warpsmith.judge.observer.build import lay_out
+from warpsmith.judge.observer.parts import KERNELS
 from warpsmith.judge.process import RunnerProcess, RunnerSpec
+from warpsmith.judge.scoring import Scoring, believed, byte_floor
 from warpsmith.judge.verdict import failed
 from warpsmith.sandbox import by_name
 from warpsmith.store.files import write_atomic
-from warpsmith.types import (
-    ByteFloor,
-    Device,
-    PaperSpeedup,
-    Phase,
-    Speedup,
-    Status,
-    TimeStats,
-    Timings,
-    Verdict,
-)
-
-IMPLAUSIBLE = 0.9
-"""A time below this share of what the output's bytes alone take cannot be right."""
+from warpsmith.types import Accuracy, Device, Phase, Status, Verdict
+from warpsmith.types.protocols import Menu
 
 
 def prepare(root: Path) -> Callable[[], None]:
@@ -50,9 +41,30 @@ def prepare(root: Path) -> Callable[[], None]:
     stack = ExitStack()
     start = Starter(folder, setup, stack)
     candidate = start.runner("the candidate", folder.candidate)
+    observer = threading.Thread(target=_lay_out_observer, args=(setup, folder), daemon=True)
+    observer.start()
     import warpsmith.judge.session  # noqa: F401 - torch is loaded here, beside the candidate's process
 
-    return lambda: run(folder, start, candidate, stack)
+    # What is loaded by now stays: collecting before a measurement then takes no time.
+    gc.freeze()
+
+    def judge() -> None:
+        observer.join()
+        run(folder, start, candidate, stack)
+
+    return judge
+
+
+def _lay_out_observer(setup: RefereeSetup, folder: JobFolder) -> None:
+    """The observer's libraries for every runner; compiled where this is the machine's first judgement."""
+    if setup.observer_dir:
+        # one CUPTI a process: compute-sanitizer has it
+        without = {KERNELS: "compute-sanitizer watches the candidate"}
+        lay_out(
+            Path(setup.observer_dir),
+            folder.observer,
+            without if setup.instrument is Instrument.MEMCHECK else {},
+        )
 
 
 def run(folder: JobFolder, start: "Starter", candidate: RunnerProcess, stack: ExitStack) -> None:
@@ -87,6 +99,8 @@ class Starter:
             writable=(caches,) if trusted else (),
             environment=tuple(variables.items()) if trusted else (),
         )
+        if not trusted:
+            spec = instrumented(self.setup.instrument, spec, self._folder)
         runner = RunnerProcess(spec, self._sandbox, readable)
         self._stack.callback(runner.close)
         return runner
@@ -100,28 +114,38 @@ class Referee:
         self.cuda = self.settings.device is Device.CUDA
         self.gpu = leased_gpu() if self.cuda else None
         self.machine = describe_machine(self.settings.device, self.gpu, start.setup.sandbox)
-        self.baselines = BaselineStore(Path(start.setup.baseline_dir))
         self.session = None
-        self.known: dict[str, TimeStats | None] = {}
-        self.problems: list[str] = []
+        self.scoring = Scoring(
+            self.settings, job.task_hash, self.machine,
+            store=BaselineStore(Path(start.setup.baseline_dir)),
+            start=lambda name: start.runner(name, folder.baseline),
+            begun=time.monotonic(),
+        )  # fmt: skip
 
     def judge(self, candidate: RunnerProcess) -> Verdict:
         """All phases, thin to read: admit, check, time, baselines."""
-        missing = self._missing_baselines()
-        runners = {mode: self.start.runner(f"the {mode} baseline", self.folder.baseline) for mode in missing}
+        measuring = self.cuda and self.settings.measure
+        if measuring:
+            self.scoring.begin()
         from warpsmith.judge.session import Session
 
         self.session = session = Session(self.folder, self.job, self._report)
         with _TasksMemory():
+            candidate.give_device()
             session.admit(self.folder.task.read_text())
-            session.correctness(candidate)
-            timed = session.timing(candidate) if self.cuda and self.settings.measure else None
-            session.held_out(candidate)
-            candidate.close()
-            for mode, runner in runners.items():
-                self._measure_baseline(mode, runner)
+            session.await_build()
+            with explained(session, candidate):
+                session.correctness(candidate)
+            timed = session.timing(candidate) if measuring else None
+            matching = measuring and self.settings.baselines is not Menu.PAPER
+            accuracy = session.accuracy(candidate) if matching else None
+            if measuring:
+                self._score(candidate, timed, accuracy)
+            else:
+                session.held_out(candidate)
+                candidate.close()
             session.close_phase()
-            return self._conclude(timed)
+            return self._conclude(timed, accuracy)
 
     def failed(self, error: WarpsmithError) -> Verdict:
         """The verdict for what ended the judgement, with all that was found before."""
@@ -135,76 +159,56 @@ class Referee:
             error, found.phase, task_hash=self.job.task_hash, submission_hash=self.job.submission_hash,
             settings=self.settings, error=found.error, paper_gate=found.paper_gate, scale_gate=found.scale_gate,
             checks=tuple(found.checks), notes=tuple(found.notes), machine=self.machine, seconds=found.seconds,
+            evidence=found.ran.evidence(),
         )  # fmt: skip
 
-    def _missing_baselines(self) -> list[str]:
-        if not (self.cuda and self.settings.measure):
-            return []
-        for mode in MODES:
-            found = self.baselines.get(identity(self.job.task_hash, mode, self.machine))
-            if found is not None:
-                self._know(mode, found.stats, found.problem)
-        return [mode for mode in MODES if mode not in self.known]
+    def _score(self, candidate: RunnerProcess, timed: Samples, accuracy: Accuracy | None) -> None:
+        """Baselines are measured when no process of the candidate is left, which could slow them.
 
-    def _measure_baseline(self, mode: str, runner: RunnerProcess) -> None:
-        wanted = identity(self.job.task_hash, mode, self.machine)
-        try:
-            samples, null_ms = self.session.baseline(runner, mode)
-            found = measured(wanted, time_stats(samples, null_ms))
-        except SubmissionError as error:
-            timed_out = isinstance(error, CandidateTimedOutError)
-            found = measured(wanted, None, f"{'timed out' if timed_out else 'failed'}: {error}")
-        finally:
-            runner.close()
-        self.baselines.put(found)
-        self._know(mode, found.stats, found.problem)
+        Then, where a ratio is close, in turn with the candidate: in a fresh process of it, if it had to go.
+        """
+        session, scoring = self.session, self.scoring
+        alive = scoring.known(session, accuracy)
+        if not alive:
+            session.held_out(candidate)
+            candidate.close()
+            scoring.measure(session, accuracy)
+        if self.settings.interleave and not timed.unstable:
+            stats = time_stats(timed, scoring.null_ms())
+            close = scoring.close_calls(stats, accuracy, prepares=session.prepares)
+            if close and not alive:
+                candidate = self.start.runner("the candidate", self.folder.candidate)
+                session.resubmit(candidate)
+            for entry in close:
+                scoring.again(session, candidate, entry)
+        if alive:
+            session.held_out(candidate)
+        candidate.close()
 
-    def _know(self, mode: str, stats: TimeStats | None, problem: str) -> None:
-        self.known[mode] = stats
-        if stats is None:
-            self.problems.append(f"baseline {mode} {problem}")
-
-    def _conclude(self, timed: Samples | None) -> Verdict:
-        found = self.session.findings
-        fields = {}
-        status, detail = Status.PASSED, f"correct on all {found.calls} calls checked"
+    def _conclude(self, timed: Samples | None, accuracy: Accuracy | None) -> Verdict:
+        session = self.session
+        found = session.findings
+        fields, status, detail = {}, Status.PASSED, f"correct on all {found.calls} calls checked"
         if timed is not None:
-            null_ms = next((s.null_ms for s in self.known.values() if s is not None), 0.0)
-            candidate = time_stats(timed, null_ms)
-            fields = self._times(candidate)
-            floor = fields["floor"]
-            if floor is not None and candidate.median_ms < IMPLAUSIBLE * _written_ms(floor, self.gpu):
-                status = Status.UNSTABLE
-                detail = f"{candidate.median_ms:.4g} ms is less than writing the output takes: not believed"
+            from warpsmith.judge.roofline import roofline
+
+            candidate = time_stats(timed, self.scoring.null_ms())
+            traffic = session.traffic()
+            floor = byte_floor(traffic, candidate, self.gpu)
+            told = {"floor": floor, "roofline": roofline(traffic, floor, candidate, self.gpu)}
+            found.checks.append(self.scoring.baseline_aa())
+            fields = self.scoring.ratios(candidate, accuracy, prepares=session.prepares) | told
+            if doubted := believed(candidate, timed, floor):
+                status, detail = doubted
         return Verdict(
             status=status, device=self.settings.device, rules=self.settings.rules,
             task_hash=self.job.task_hash, submission_hash=self.job.submission_hash,
             phase=Phase.DONE, detail=detail, error=found.error, paper_gate=found.paper_gate,
-            scale_gate=found.scale_gate, checks=tuple(found.checks),
-            notes=(*found.notes, *self.session.closing_notes(), *self.problems), machine=self.machine,
+            scale_gate=found.scale_gate, checks=tuple(found.checks), accuracy=accuracy,
+            evidence=found.ran.evidence(),
+            notes=(*found.notes, *session.closing_notes(), *self.scoring.problems()), machine=self.machine,
             seconds=dict(found.seconds), **fields,
         )  # fmt: skip
-
-    def _times(self, candidate: TimeStats) -> dict:
-        eager, compiled = self.known.get("eager"), self.known.get("compile")
-        paper = PaperSpeedup(
-            eager=eager.median_ms / candidate.median_ms if eager else None,
-            compile=compiled.median_ms / candidate.median_ms if compiled else None,
-        )
-        bandwidth = bandwidth_gb_s(self.gpu.name)
-        floor = None
-        if bandwidth is not None:
-            read, written = self.session.traffic()
-            floor_ms = (read + written) / bandwidth / 1e6
-            floor = ByteFloor(
-                read_bytes=read, written_bytes=written, bandwidth_gb_s=bandwidth,
-                floor_ms=floor_ms, share=floor_ms / candidate.median_ms,
-            )  # fmt: skip
-        return {
-            "timings": Timings(candidate=candidate, eager=eager, compile=compiled),
-            "speedup": Speedup(paper=paper),
-            "floor": floor,
-        }
 
     def _report(self, phase: Phase, what: str) -> None:
         self.folder.progress.write_text(f"{phase.value}\t{what}")
@@ -226,11 +230,3 @@ class _TasksMemory:
                 "the task and its check need more memory than this device has",
                 hint="judge it on a larger GPU",
             ) from error
-
-
-def _written_ms(floor: ByteFloor, gpu: GpuInfo | None) -> float:
-    """Least time in ms to write the output; what the L2 cache can still hold is left out."""
-    import torch
-
-    cached = torch.cuda.get_device_properties(0).L2_cache_size
-    return max(0, floor.written_bytes - cached) / floor.bandwidth_gb_s / 1e6

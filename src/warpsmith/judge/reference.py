@@ -6,7 +6,6 @@ becomes TaskUnsupportedError. KeyboardInterrupt passes.
 """
 
 import contextlib
-import copy
 import hashlib
 import itertools
 import sys
@@ -20,14 +19,21 @@ import psutil
 import torch
 
 from warpsmith.errors import TaskRefusedError, TaskUnreadableError, TaskUnsupportedError
-from warpsmith.judge import layout, recorder, values, weights
+from warpsmith.judge import layout, oracle, recorder, values, weights
 from warpsmith.judge.allocation import AllocationGuard
+from warpsmith.judge.lacking import go_offline, lacking
 from warpsmith.judge.seeding import seed_all
+from warpsmith.judge.task_mark import marked
+from warpsmith.types.arguments import Arguments, constructor_arguments
 
 NAMES = ("Model", "get_inputs", "get_init_inputs")
 MAX_INPUTS = 1000
 INPUT_SETS = 3
 """Held at once: as drawn, as shared with the runner, and as drawn again to compare."""
+ORACLE_MEMORY = 8
+"""Bytes of host memory wanted for a byte of inputs, state and outputs: float64, and intermediates of that size."""
+ORACLE_OPERATIONS = 5e12
+"""Multiplications and additions in products that a host does in float64 in about a minute."""
 
 
 class Reference:
@@ -45,7 +51,7 @@ class Reference:
         """Executes `code` as a module of its own, as the file `path` (written if absent: `inspect` needs it).
 
         Raises TaskUnreadableError for code that does not parse or lacks a name, TaskRefusedError where it
-        raises.
+        raises, TaskUnsupportedError where it needs a package, a hub's files or a network that are not there.
         """
         if not path.exists():
             path.write_text(code)
@@ -59,6 +65,7 @@ class Reference:
         module.__file__ = str(path)
         # dataclasses and pickle look classes up through their module.
         sys.modules[module.__name__] = module
+        go_offline()
         with _task_code("import", path):
             exec(compiled, module.__dict__)
         missing = [name for name in NAMES if not callable(getattr(module, name, None))]
@@ -76,13 +83,12 @@ class Reference:
             with AllocationGuard(psutil.virtual_memory().available // INPUT_SETS):
                 self.draw_inputs(0)
 
-    def init_args(self) -> list[Any]:
-        """The constructor's arguments; a lone value is wrapped."""
+    def init_args(self) -> Arguments:
+        """The constructor's arguments."""
         with _task_code("get_init_inputs()", self._path):
-            found = self._module.get_init_inputs()
-            return list(found) if isinstance(found, list | tuple) else [found]
+            return constructor_arguments(self._module.get_init_inputs(), self._module.Model)
 
-    def new_model(self, seed: int, init_args: list[Any]) -> torch.nn.Module:
+    def new_model(self, seed: int, init_args: Arguments) -> torch.nn.Module:
         """A model with weights drawn from `seed`, in eval mode on the device.
 
         Built on the device itself; on the CPU where the task's code forbids it, and where the model holds tensors
@@ -91,7 +97,7 @@ class Reference:
 
         def build() -> torch.nn.Module:
             seed_all(seed)
-            model = self._module.Model(*init_args)
+            model = self._module.Model(*init_args.args, **init_args.kwargs)
             if not isinstance(model, torch.nn.Module):
                 raise TaskRefusedError("Model is not a torch.nn.Module")
             return model.eval().to(self.device)
@@ -160,18 +166,40 @@ class Reference:
         return recorder.faulting_operator(lambda: self.forward(model, inputs, seed=0))
 
     def oracle(self, model: torch.nn.Module, inputs: list[Any], *, seed: int) -> Any | None:
-        """The same forward in float64 on a copy of `model`; None where the task's code or the memory forbids it."""
-        default = torch.get_default_dtype()
+        """The same forward in float64 throughout, whatever dtypes the task's code names; `model` stays as it is.
+
+        On the CPU, and then its tensors lie there, where the device's memory does not hold it. None where the task's
+        code or the memory forbids it, and where the CPU would take minutes.
+        """
         try:
-            exact = copy.deepcopy(model).double()
-            spec, tensors = values.flatten(inputs)
-            wide = [t.double() if t.is_floating_point() else t.clone() for t in tensors]
-            torch.set_default_dtype(torch.float64)
-            return self.forward(exact, values.unflatten(spec, wide), seed=seed)
+            return self._exact(model, inputs, seed, self.device)
+        except (TaskUnsupportedError, torch.OutOfMemoryError):
+            if self.device.type == "cpu":
+                return None
+        except (TaskRefusedError, RuntimeError, TypeError):
+            return None
+        torch.cuda.empty_cache()
+        try:
+            if not self._cpu_can(model, inputs):
+                return None
+            return self._exact(model, inputs, seed, torch.device("cpu"))
         except (TaskRefusedError, TaskUnsupportedError, RuntimeError, TypeError):
             return None
-        finally:
-            torch.set_default_dtype(default)
+
+    def _exact(self, model: torch.nn.Module, inputs: list[Any], seed: int, device: torch.device) -> Any:
+        drawn_in = torch.get_default_dtype()
+        exact = oracle.widened_model(model, device)
+        spec, tensors = values.flatten(inputs)
+        wide = oracle.widened_inputs(tensors, device)
+        with oracle.promotion(drawn_in, device):
+            return self.forward(exact, values.unflatten(spec, wide), seed=seed)
+
+    def _cpu_can(self, model: torch.nn.Module, inputs: list[Any]) -> bool:
+        """Whether the host has the memory for a forward in float64, and is done with it in a minute or so."""
+        size = self.read_bytes(inputs, model.state_dict()) + self.output_bytes(model, inputs)
+        if ORACLE_MEMORY * size > psutil.virtual_memory().available:
+            return False
+        return oracle.operations(lambda: self.forward(model, inputs, seed=0)) <= ORACLE_OPERATIONS
 
     def output_bytes(self, model: torch.nn.Module, inputs: list[Any]) -> int:
         """Bytes of a buffer that holds the outputs for `inputs`, alignment included. Runs forward."""
@@ -215,7 +243,8 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 def _task_code(phase: str, path: Path) -> Iterator[None]:
     """Turns what the task's code raises into the task's errors."""
     try:
-        yield
+        with marked(path, phase):
+            yield
     except (KeyboardInterrupt, TaskRefusedError, TaskUnsupportedError):
         raise
     except (torch.OutOfMemoryError, MemoryError) as e:
@@ -223,6 +252,8 @@ def _task_code(phase: str, path: Path) -> Iterator[None]:
             f"{phase} needs more memory than this device has", hint="make the task smaller"
         ) from e
     except BaseException as e:
+        if lack := lacking(e):
+            raise TaskUnsupportedError(f"{phase} needs {lack.what}", hint=lack.hint) from e
         # SystemExit too: a task must not end the referee.
         lines = [f.lineno for f in traceback.extract_tb(e.__traceback__) if f.filename == str(path)]
         where = f" at line {lines[-1]} of the task" if lines else ""

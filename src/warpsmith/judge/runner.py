@@ -11,21 +11,25 @@ import os
 import socket
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
 
 from warpsmith.compile import extensions
-from warpsmith.judge import memory, values
+from warpsmith.judge import memory, modes, values
 from warpsmith.judge.channel import Channel, ChannelClosed
 from warpsmith.judge.layout import TensorLayout, layout_of, pack
+from warpsmith.judge.observer.client import Observer
 from warpsmith.judge.recorder import OperatorCounts
 from warpsmith.judge.seeding import seed_all
-from warpsmith.sim import order
+from warpsmith.sim import fill, order
+from warpsmith.types import BaselineKind
 
 FOREVER_S = 24 * 3600.0
 TEXT_LIMIT = 2000
+WARM_LAUNCHES = 8
 
 
 class InterfaceMismatch(Exception):
@@ -86,7 +90,9 @@ class Runner:
         self.forward = None
         self.inputs: list = []
         self.last: list = []
-        self.operators: dict[str, int] = {}
+        self._told: dict | None = None
+        self.observer = Observer(device)
+        self._recorded: dict[str, int] | None = None
         # Bound before the submission is imported, so that replacing torch's attributes changes nothing here.
         self._seed_all = seed_all
         self._turn = 0
@@ -105,6 +111,8 @@ class Runner:
 
     def load(self, request: dict) -> dict:
         """Import the module, construct the model with the reference's arguments, give it the reference's state."""
+        if "observer" in request:
+            self._observe(Path(request["observer"]))
         folder, kind = Path(request["folder"]), request["kind"]
         if kind == "submission":
             extensions.install(folder)
@@ -116,10 +124,20 @@ class Runner:
         # The reference's own seed: tensors that no state dict carries are drawn alike.
         seed_all(request["seed"])
         with torch.no_grad():
-            self.model = cls(*init).eval().to(self.device)
+            self.model = cls(*init.args, **init.kwargs).eval().to(self.device)
         self.weights({"state": request["state"]})
-        self.forward = torch.compile(self.model) if kind == "compile" else self.model
+        self.forward = self.model if kind == "submission" else self._as_baseline(request)
         return {}
+
+    def _as_baseline(self, request: dict) -> Callable:
+        entry = modes.Entry(modes.mode_named(request["mode"]), BaselineKind(request["run_as"]))
+        return modes.enter(entry, self.model, request["dtypes"], self.device)
+
+    def _observe(self, folder: Path) -> None:
+        """Start the observer, before any of the submission's code."""
+        self.observer.start(folder)
+        if self.device == "cuda":
+            self.observer.check_sight(lambda: (torch.zeros(1, device="cuda"), self._synchronize()))
 
     def weights(self, request: dict) -> dict:
         """Load another state dict, strictly."""
@@ -141,6 +159,7 @@ class Runner:
 
     def buffers(self, request: dict, fds: list[int]) -> dict:
         """Map the shared input buffer (and, on the host, the output arena)."""
+        self._told = None
         if self.device == "cuda":
             shared = memory.CudaImports()
             whole = shared.open(request["inputs"]["cuda"])
@@ -159,8 +178,11 @@ class Runner:
         self._seed_all(request["seed"])
         self._turn += 1
         if self.device == "cuda":
-            torch.zeros(1, device="cuda")
+            # While the referee compared, this process waited: its way to the GPU is walked until it is warm again.
+            for _ in range(WARM_LAUNCHES):
+                torch.zeros(1, device="cuda")
             self._synchronize()
+        self.observer.arm()
         return {}
 
     def call(self, request: dict) -> dict:
@@ -179,7 +201,10 @@ class Runner:
         """On the simulator another order for each call: a kernel that lacks a barrier gives other results in it."""
         if self.device == "cuda":
             return nullcontext()
-        return order.using(order.ORDERS[self._turn % len(order.ORDERS)])
+        return order.using(self._order())
+
+    def _order(self) -> int:
+        return order.ORDERS[self._turn % len(order.ORDERS)]
 
     def null(self, request: dict) -> dict:
         """All that `call` does but the forwards: what the bracket itself costs."""
@@ -190,19 +215,39 @@ class Runner:
         return {}
 
     def observe(self, request: dict) -> dict:
-        """A call with every dispatched torch operator recorded by name."""
+        """A call whose torch operators are known: like any other, unless only a dispatch mode can record them."""
+        if self.observer.counts_operators:
+            return self.call(request)
         with OperatorCounts() as recorder:
             reply = self.call(request)
-        self.operators = recorder.seen
+        self._recorded = recorder.seen
         return reply
 
+    def zeroed(self, request: dict) -> dict:
+        """On the simulator, a call in which memory that nothing has written holds zeros."""
+        with fill.zeros():
+            return self.call(request)
+
     def describe(self, request: dict) -> dict:
-        """Where the last call's outputs lie, and what was seen of it."""
+        """Where the last call's outputs lie."""
+        self.observer.hold()
         spec, tensors = values.flatten(self.last)
-        reply = {"spec": spec, "tensors": self.exporter.export(tensors), "ops": self.operators}
+        told = {"spec": spec, "tensors": self.exporter.export(tensors)}
+        # Most brackets leave their outputs where the last one did: that is a short message instead of a long one.
+        reply = {"same": 1} if told == self._told else dict(told)
+        self._told = told
+        if self.device != "cuda":
+            reply["order"] = self._order()
         if self._events:
             reply["device_ms"] = self._events[0].elapsed_time(self._events[1])
         return reply
+
+    def evidence(self, request: dict) -> dict:
+        """What ran in the bracket that was described last."""
+        message = self.observer.read()
+        if self._recorded is not None:
+            message["ops"], self._recorded = self._recorded, None
+        return message
 
     def serve(self) -> None:
         """Answer until the referee says exit or is gone."""
@@ -215,7 +260,9 @@ class Runner:
             "call": self.call,
             "null": self.null,
             "observe": self.observe,
+            "zeroed": self.zeroed,
             "describe": self.describe,
+            "evidence": self.evidence,
         }
         while True:
             request, fds = self.channel.receive(FOREVER_S)
@@ -259,7 +306,7 @@ def failure(op: str, error: Exception) -> dict:
     return {"failed": op, "kind": kind, "text": text, "place": place}
 
 
-def main() -> int:
+def main(kind: type[Runner] = Runner) -> int:
     """Serve the descriptor named on the command line."""
     fd, device = int(sys.argv[1]), sys.argv[2]
     channel = Channel(socket.socket(fileno=fd), spin=device == "cuda")
@@ -270,7 +317,7 @@ def main() -> int:
         preamble.install()
     # What is loaded by now stays: collecting after each load then takes no time.
     gc.freeze()
-    runner = Runner(channel, "cuda" if device == "cuda" else "cpu")
+    runner = kind(channel, "cuda" if device == "cuda" else "cpu")
     channel.send({"ok": "ready", "nonce": ""})
     try:
         runner.serve()

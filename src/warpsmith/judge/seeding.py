@@ -7,8 +7,18 @@ import torch
 
 
 def seed_all(seed: int) -> None:
-    """Seed torch on every device, `random`, and numpy's global generator where numpy is loaded."""
-    torch.manual_seed(seed)
+    """Seed torch's generators of the CPU and of every GPU, `random`, and numpy's global one where it is loaded.
+
+    The same numbers as after `torch.manual_seed`, which takes half a millisecond: for each backend that has not
+    started it keeps the call and a formatted stack trace.
+    """
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        for generator in torch.cuda.default_generators:
+            generator.manual_seed(seed)
+    elif torch.backends.cuda.is_built():
+        # Kept until CUDA starts, which this must not do.
+        torch.cuda.manual_seed_all(seed)
     random.seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed % (1 << 32))

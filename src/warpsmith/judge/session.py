@@ -1,26 +1,32 @@
 """One judgement inside the referee, phase by phase: admission, correctness, timing, baselines."""
 
-import gc
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import torch
 
-from warpsmith.errors import CandidateTimedOutError, CheatingError, TaskUnsupportedError
-from warpsmith.judge import admission, operators, weights
-from warpsmith.judge.bracket import Bench, Bracket
-from warpsmith.judge.clock import Samples, brackets_wanted
+from warpsmith.errors import CandidateTimedOutError, CheatingError, TaskRefusedError, TaskUnsupportedError
+from warpsmith.gpu.probe import probe_of
+from warpsmith.judge import accuracy, admission, values, weights
+from warpsmith.judge.bracket import Bench
+from warpsmith.judge.clock import Samples, time_stats, unsteady_null
 from warpsmith.judge.correctness import Checks, Tally
+from warpsmith.judge.evidence import Gathered
 from warpsmith.judge.job import JobFolder, RefereeJob
+from warpsmith.judge.modes import Entry
 from warpsmith.judge.process import RunnerProcess
+from warpsmith.judge.ratio import Interleaved
 from warpsmith.judge.reference import Reference
+from warpsmith.judge.roofline import ProductCount, Traffic
+from warpsmith.judge.timing import Timed, Timer
 from warpsmith.judge.verifier import Call, Verifier
-from warpsmith.types import Device, Phase, Rules
+from warpsmith.types import Accuracy, BaselineKind, Device, Phase, Rules
+from warpsmith.types.arguments import Arguments
 
-WARMUP_BRACKETS = 2
-COMPILE_TIMEOUT_S = 600.0
+BUILD_POLL_S = 0.001
 SIM_LARGE_ELEMENTS = 4 << 20
 """Above this a call that does not end on the simulator says nothing about the submission."""
 
@@ -30,6 +36,8 @@ class Findings(Tally):
     """What is known so far; whatever ends the judgement, this much goes into the verdict."""
 
     phase: Phase = Phase.ADMISSION
+    ran: Gathered = field(default_factory=Gathered)
+    """What the observer saw of the candidate's brackets."""
     notes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -65,9 +73,20 @@ class Session:
         verifier = Verifier(self.reference, self.model, noise=found.rounding_noise, faulting=found.faulting)
         self.bench = Bench(verifier, device, draws=found.draws, kept=found.returns_state)
         self.checks = Checks(self.bench, self.findings, self.settings.call_timeout_s)
+        self.timer = Timer(
+            self.bench, calls_wanted=self.settings.timed_calls, budget_s=self.settings.time_budget_s,
+            probe=probe_of(f"GPU-{torch.cuda.get_device_properties(0).uuid}") if self.cuda else None,
+        )  # fmt: skip
+
+    def await_build(self) -> None:
+        """Wait until the submission is laid out: it is compiled meanwhile. Who compiles it sets the time limit."""
+        self._enter(Phase.COMPILE, "compiling")
+        while not self.folder.built.exists():
+            time.sleep(BUILD_POLL_S)
+        self.findings.ran.own = self.folder.own_kernels()
 
     def correctness(self, runner: RunnerProcess) -> None:
-        """Load the submission; the untimed checks: operators observed once, weights changed half-way."""
+        """Load the submission; the untimed checks: weights changed half-way, and what ran judged soon."""
         self._enter(Phase.LOAD, "loading the submission")
         runner.await_ready()
         self._load(runner, "submission", str(self.folder.candidate))
@@ -76,45 +95,110 @@ class Session:
         timeout_s = self.settings.call_timeout_s
         checks = max(5, self.settings.checks)
         try:
-            self._judge_operators(self.findings.add(self.bench.run(runner, timeout_s, op="observe")))
+            self.bench.watch = self.findings.ran
+            self.findings.add(self.bench.run(runner, timeout_s, op="observe"))
+            self._judge_evidence()
             for i in range(checks):
                 if i == checks // 2:
                     self._use_weights(len(self.states) - 1, runner)
                     self._prepare(runner)
                 self.findings.add(self.bench.run(runner, timeout_s))
             self.checks.distributions(runner)
+            self._judge_evidence()
         except CandidateTimedOutError as error:
             self._too_large_for_sim(error)
             raise
 
     def held_out(self, runner: RunnerProcess) -> None:
         """Shapes and layouts that the task never uses: told, never counted. The runner may not survive it."""
+        self.bench.watch = None
         self.checks.held_out(runner)
 
     def timing(self, runner: RunnerProcess) -> Samples:
         """Timed brackets of the candidate, on fresh inputs and checked."""
         self._enter(Phase.TIMING, "timing the submission")
-        return self._measure(runner, self.settings.call_timeout_s, verify=True)
+        samples = self.timer.measure(self._candidate(runner))
+        self.findings.notes += self.timer.notes()
+        self._judge_evidence()
+        return samples
 
-    def baseline(self, runner: RunnerProcess, mode: str) -> tuple[Samples, float]:
-        """The same on the reference model in `mode`, and the null cost in ms, measured in the same clean process."""
-        self._enter(Phase.BASELINE, f"timing {mode}")
-        self._load(runner, mode, str(self.folder.baseline))
+    def accuracy(self, runner: RunnerProcess) -> Accuracy:
+        """Errors of the candidate and of PyTorch's modes against float64, and which modes compete."""
+        self._enter(Phase.BASELINE, "measuring accuracy")
+        seen = self.findings.error.rel if self.findings.error is not None else 0.0
+        self.bench.watch = self.findings.ran
+        found = accuracy.measure(self.bench, runner, self.settings.call_timeout_s, seen=seen)
+        self.bench.watch = None
+        self._judge_evidence()
+        return found
+
+    @property
+    def prepares(self) -> bool:
+        """Whether the candidate has a `prepare()`."""
+        return bool(self.prepare_ms)
+
+    def baseline(self, runner: RunnerProcess, entry: Entry, timeout_s: float) -> tuple[Samples, float]:
+        """The same on the reference model as `entry`, and the null cost in ms, measured in the same clean process.
+
+        Raises WrongResultError where what it computes fails the gates.
+        """
+        self._enter(Phase.BASELINE, f"timing {entry.name}")
+        samples = self.timer.measure(self._baseline(runner, entry, timeout_s), nulls=True)
+        null_ms = samples.null.median_ms
+        if told := unsteady_null(time_stats(samples, null_ms)):
+            self.findings.notes.append(f"{entry.name}: {told}")
+        return samples, null_ms
+
+    def interleaved(
+        self, candidate: RunnerProcess, runner: RunnerProcess, entry: Entry, timeout_s: float
+    ) -> Interleaved:
+        """Brackets of the candidate, loaded and checked before, and of a fresh baseline process, in turn.
+
+        For a ratio that is `near_threshold`. Raises for either what `timing` and `baseline` raise.
+        """
+        self._enter(Phase.BASELINE, f"timing the submission and {entry.name} in turn")
+        found = self.timer.interleave(self._candidate(candidate), self._baseline(runner, entry, timeout_s))
+        self._judge_evidence()
+        return found
+
+    def resubmit(self, runner: RunnerProcess) -> None:
+        """Load the submission once more, in a fresh process, with the weights that it was timed with."""
+        runner.await_ready()
+        self._load(runner, "submission", str(self.folder.candidate))
         self._use_weights(len(self.states) - 1, runner)
-        self.bench.run(runner, COMPILE_TIMEOUT_S, verify=False)
-        samples = self._measure(runner, COMPILE_TIMEOUT_S, verify=False)
-        return samples, self.bench.null_ms(runner)
+        runner.ask("prepare", self.settings.load_timeout_s)
+
+    def _candidate(self, runner: RunnerProcess) -> Timed:
+        return Timed(runner, self.settings.call_timeout_s, self.findings.add, self.findings.ran)
+
+    def _baseline(self, runner: RunnerProcess, entry: Entry, timeout_s: float) -> Timed:
+        """Loads a baseline, which is then treated as the candidate is: verified and observed in every bracket."""
+        how = {"mode": entry.mode.name, "run_as": entry.kind.value, "dtypes": self._output_dtypes()}
+        self._load(runner, "baseline", str(self.folder.baseline), **how)
+        self._use_weights(len(self.states) - 1, runner)
+        # Compiled code draws other random numbers from the same seed.
+        incomparable = self.bench.draws and entry.kind is not BaselineKind.EAGER
+        keep = (lambda bracket: bracket) if incomparable else Tally().add
+        timed = Timed(runner, timeout_s, keep, Gathered())
+        self.bench.watch = timed.watch
+        timed.keep(self.bench.run(runner, timeout_s))
+        return timed
+
+    def _output_dtypes(self) -> list[str]:
+        output = self.reference.forward(self.model, self.reference.draw_inputs(self.seed), seed=self.seed)
+        return [values.dtype_name(t.dtype) for t in values.flatten(output)[1]]
 
     def closing_notes(self) -> tuple[str, ...]:
         """What is known only at the end."""
         took = " and ".join(f"{ms:.3g} ms" for ms in self.prepare_ms)
-        return (*self.rounding_note(), *([f"prepare() took {took}, outside the clock"] if took else []))
+        prepared = [f"prepare() took {took}, outside the clock"] if took else []
+        return (*self.rounding_note(), *prepared, *(self.findings.ran.notes() if self.cuda else ()))
 
     def rounding_note(self) -> tuple[str, ...]:
         """What the gates were widened by, if they had to be."""
         verifier, notes = self.bench.verifier, []
         if verifier.rounding:
-            gate = "both gates were" if verifier.noise else "the paper's gate was"
+            gate = "both gates were" if verifier.noisy else "the paper's gate was"
             notes.append(
                 f"{gate} widened by up to {verifier.rounding:.3g}, a multiple of the reference's own rounding error"
             )
@@ -124,32 +208,26 @@ class Session:
             )
         return tuple(notes)
 
-    def traffic(self) -> tuple[int, int]:
-        """Bytes that a call must at least read and write: inputs and state once, outputs once."""
+    def traffic(self) -> Traffic:
+        """Bytes that a call must at least read and write (inputs and state once, outputs once), and its FLOPs."""
+        try:
+            return self._traffic(ProductCount())
+        except (TaskRefusedError, TaskUnsupportedError):
+            # what runs by itself may not run under a dispatch mode
+            return self._traffic(None)
+
+    def _traffic(self, products: ProductCount | None) -> Traffic:
         inputs = self.reference.draw_inputs(secrets.randbits(62))
-        output = self.reference.forward(self.model, inputs, seed=secrets.randbits(62))
+        with products or nullcontext():
+            output = self.reference.forward(self.model, inputs, seed=secrets.randbits(62))
         read = self.reference.read_bytes(inputs, self.model.state_dict())
-        return read, self.reference.written_bytes(output)
+        return Traffic(read, self.reference.written_bytes(output), products and products.flops)
 
-    def _measure(self, runner: RunnerProcess, timeout_s: float, *, verify: bool) -> Samples:
-        keep = self.findings.add if verify else (lambda bracket: bracket)
-        calls = self.bench.choose_calls(runner, timeout_s, verify=False)
-        gc.collect()
-        gc.disable()
-        begun = time.monotonic()
-        for _ in range(WARMUP_BRACKETS):
-            keep(self.bench.run(runner, timeout_s, calls=calls, verify=verify))
-        each_s = (time.monotonic() - begun) / WARMUP_BRACKETS
-        wanted = brackets_wanted(self.settings.timed_calls, calls, each_s, self.settings.time_budget_s)
-        done = [keep(self.bench.run(runner, timeout_s, calls=calls, verify=verify)) for _ in range(wanted)]
-        gc.enable()
-        device_ms = tuple(b.device_ms for b in done if b.device_ms is not None)
-        return Samples(calls, tuple(b.raw_ms for b in done), device_ms)
-
-    def _load(self, runner: RunnerProcess, kind: str, folder: str) -> None:
-        request = {
+    def _load(self, runner: RunnerProcess, kind: str, folder: str, **how: object) -> None:
+        request = how | {
             "kind": kind, "folder": folder, "seed": self.seed,
             "init": str(self.folder.share / "init.pt"), "state": self._state_path(0),
+            "observer": str(self.folder.observer),
         }  # fmt: skip
         runner.ask("load", self.settings.load_timeout_s, **request)
         self.model.load_state_dict(self.states[0])
@@ -166,7 +244,7 @@ class Session:
         if answer.get("prepared") is True:
             self.prepare_ms.append(1e3 * (time.perf_counter() - begun))
 
-    def _other_weights(self, init_args: list) -> weights.State:
+    def _other_weights(self, init_args: Arguments) -> weights.State:
         """A second set, of another seed, and varied where that alone changes nothing while forward stays finite."""
         other = self.reference.new_model(secrets.randbits(62), init_args)
         drawn = weights.copied(other.state_dict())
@@ -178,11 +256,15 @@ class Session:
     def _state_path(self, i: int) -> str:
         return str(self.folder.share / f"state{i}.pt")
 
-    def _judge_operators(self, bracket: Bracket) -> None:
-        outcome = operators.outcome(bracket.answer.get("ops"))
-        self.findings.checks.append(outcome)
-        if self.settings.rules is Rules.PAPER and not outcome.passed:
-            raise CheatingError(outcome.detail, check=outcome.check)
+    def _judge_evidence(self) -> None:
+        """The rules on what ran, over every bracket so far."""
+        outcomes = self.findings.ran.outcomes()
+        told = {outcome.check: outcome for outcome in outcomes}
+        kept = [told.pop(check.check, check) for check in self.findings.checks]
+        self.findings.checks = [*kept, *told.values()]
+        refused = next((outcome for outcome in outcomes if not outcome.passed), None)
+        if self.settings.rules is Rules.PAPER and refused is not None:
+            raise CheatingError(refused.detail, check=refused.check)
 
     def _too_large_for_sim(self, error: CandidateTimedOutError) -> None:
         elements = self.bench.elements() + sum(t.numel() for t in self.states[0].values())

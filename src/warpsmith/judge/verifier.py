@@ -1,8 +1,9 @@
 """What the reference says of one call of a runner: are its outputs right, and its inputs as they should be?"""
 
+import contextlib
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from warpsmith.judge.reference import Reference
 NOISE_FACTOR = 16.0
 """The same where nothing but rounding is compared: another order of summation alone makes a few times more of it."""
 JITTERS = 4
+HALF_GATE = gates.TOLERANCE / 2
+"""A few random moves that go half as far as the gate say that an honest kernel may leave it."""
 Draw = Callable[[int], list[Any]]
 """Inputs from a seed; the same seed gives the same inputs."""
 
@@ -46,6 +49,8 @@ class Verifier:
         self.reference, self.model, self.noise, self.faulting = reference, model, noise, faulting
         self.rounding = self.unresolved = 0.0
         """What was allowed for at most: the reference's rounding, and what TF32 does not resolve."""
+        self.noisy = False
+        """The reference's rounding was allowed for in both gates."""
 
     def verify(self, call: Call, actual: object, shared: list[torch.Tensor]) -> gates.Comparison:
         """Compares `actual`.
@@ -99,8 +104,18 @@ class Verifier:
             return "the reference is constant"
         return ""
 
+    def accurate(self, call: Call) -> bool:
+        """False where the reference leaves the scale-aware gate of its own float64 run: an intermediate overflowed,
+        or cancelled. Then the more accurate of two kernels is the one that disagrees. True where float64 cannot tell.
+        """
+        try:
+            expected = self._forward(call.inputs(), call)
+            return self._agrees(expected, self._oracle(call), call)
+        except (TaskRefusedError, TaskUnsupportedError, torch.OutOfMemoryError):
+            return False
+
     def resolves(self, call: Call) -> bool:
-        """False where one unit of TF32 in inputs and weights carries the reference out of the scale-aware gate.
+        """False where a unit of TF32 in inputs and weights carries the reference out of the scale-aware gate.
 
         Then two honest kernels of different accuracy disagree there as well.
         """
@@ -127,35 +142,67 @@ class Verifier:
         self, found: gates.Comparison, expected: object, actual: object, call: Call
     ) -> gates.Comparison:
         """The comparison with each gate that fails widened by what the reference itself cannot tell."""
+        oracle = self._oracle(call)
+        noise = self.noise or not self._agrees(expected, oracle, call)
         paper = scale = None
-        if self.noise or not found.paper_gate:
-            errors = self._rounding(expected, call)
+        if oracle is not None and (noise or not found.paper_gate):
+            errors = self._rounding(expected, oracle, call, noise)
             if errors is not None:
                 paper = [gates.ROUNDING_FACTOR * e for e in errors]
-                scale = [NOISE_FACTOR * e for e in errors] if self.noise else None
+                scale = [NOISE_FACTOR * e for e in errors] if noise else None
                 self.rounding = max(self.rounding, *paper, *(scale or ()))
+                self.noisy = self.noisy or noise
         if not (found.scale_gate or self.noise):
-            scale = self._unresolved(expected, call)
-            self.unresolved = max(self.unresolved, *(scale or [0.0]))
+            moves = self._unresolved(expected, call)
+            self.unresolved = max(self.unresolved, *(moves or [0.0]))
+            scale = (
+                [max(each) for each in zip(scale, moves, strict=True)] if scale and moves else scale or moves
+            )
         return gates.compare(expected, actual, paper_slack=paper, scale_slack=scale)
 
-    def _rounding(self, expected: object, call: Call) -> list[float] | None:
+    def _oracle(self, call: Call) -> Any | None:
+        return self.reference.oracle(self.model, call.inputs(), seed=call.forward_seed)
+
+    def _agrees(self, expected: object, oracle: object, call: Call) -> bool:
+        """True where there is no oracle, and where `expected` lies within its scale-aware gate."""
+        told = replace(call, paper=False)
+        return oracle is None or self.compare(expected, _narrowed(oracle, expected), told).scale_gate
+
+    def _rounding(self, expected: object, oracle: object, call: Call, noise: bool) -> list[float] | None:
         """The reference's own largest errors, where float64 can tell them."""
-        oracle = self.reference.oracle(self.model, call.inputs(), seed=call.forward_seed)
-        return None if oracle is None else gates.largest_errors(expected, oracle, paper=self.noise)
+        found = gates.largest_errors(expected, oracle, paper=noise)
+        if found is None or not noise or self.faulting:
+            return found
+        errors = [found]
+        with contextlib.suppress(TaskRefusedError, TaskUnsupportedError, torch.OutOfMemoryError):
+            for _ in range(JITTERS):
+                # The error of one draw may be zero by luck.
+                inputs = distributions.jittered(call.inputs())
+                moved = self._forward(copy.deepcopy(inputs), call)
+                oracle = self.reference.oracle(self.model, inputs, seed=call.forward_seed)
+                errors.append(gates.largest_errors(moved, oracle, paper=True) or found)
+        return [max(each) for each in zip(*errors, strict=True)]
 
     def _unresolved(self, expected: object, call: Call) -> list[float] | None:
-        """Twice what one unit of TF32 moves the reference, if that carries it out of the scale-aware gate."""
+        """Twice what a unit of TF32 moves the reference, if that is half of the scale-aware gate somewhere."""
         moves, held = [], True
         if self.faulting:
             return None
         try:
             for moved in self._jittered(call):
-                held = held and gates.compare(expected, moved).scale_gate
-                errors = gates.largest_errors(expected, moved, paper=True)
+                held = held and gates.compare(expected, moved, tolerance=HALF_GATE).scale_gate
+                errors = gates.largest_errors(expected, moved, any_size=True)
                 if errors is None:
                     return None
                 moves.append(errors)
         except (TaskRefusedError, TaskUnsupportedError, torch.OutOfMemoryError):
             return None
         return None if held else [2 * max(each) for each in zip(*moves, strict=True)]
+
+
+def _narrowed(oracle: object, expected: object) -> object:
+    """A float64 result with its tensors in the dtypes of `expected`; as it is where the two differ in structure."""
+    (spec, wide), (own_spec, own) = values.flatten(oracle), values.flatten(expected)
+    if spec.keys() != own_spec.keys() or len(wide) != len(own):
+        return oracle
+    return values.unflatten(spec, [w.to(t.dtype) for w, t in zip(wide, own, strict=True)])

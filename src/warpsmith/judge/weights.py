@@ -41,17 +41,18 @@ def varied(first: State, second: State, model: torch.nn.Module, seed: int) -> St
 def unsaved(model: torch.nn.Module) -> bool:
     """True where the model holds tensors that its state dict does not carry: plain attributes, or such buffers."""
     saved = {id(t) for t in model.state_dict(keep_vars=True).values()}
-    return any(id(t) not in saved for t in _held(model))
+    return any(id(t) not in saved for t in held(model))
 
 
 def returned(output: Any, model: torch.nn.Module) -> frozenset[int]:
     """Places, among an output's tensors, of those that share memory with the model's own."""
-    own = {t.untyped_storage().data_ptr() for t in _held(model) if t.numel()}
+    own = {t.untyped_storage().data_ptr() for t in held(model) if t.numel()}
     tensors = values.flatten(output)[1]
     return frozenset(i for i, t in enumerate(tensors) if t.numel() and t.untyped_storage().data_ptr() in own)
 
 
-def _held(model: torch.nn.Module) -> Iterator[torch.Tensor]:
+def held(model: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Every tensor of the model and its modules: parameters, buffers, plain attributes."""
     for module in model.modules():
         yield from module.parameters(recurse=False)
         yield from module.buffers(recurse=False)

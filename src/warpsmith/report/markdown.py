@@ -4,8 +4,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from warpsmith.judge.operators import CHECK as OWN_WORK
-from warpsmith.report.verdict_text import headline, milliseconds, ratio
-from warpsmith.types import Device, Episode, Rules, Status, StopReason, Submission, Task, TimeStats, Verdict
+from warpsmith.report.evidence_text import evidence_section
+from warpsmith.report.roofline_text import roofline_sentences
+from warpsmith.report.verdict_text import error_text, headline, in_turn_text, milliseconds, ratio
+from warpsmith.types import (
+    Accuracy,
+    Device,
+    Episode,
+    Rules,
+    Status,
+    StopReason,
+    Submission,
+    Task,
+    TimeStats,
+    Verdict,
+    baseline_name,
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +49,8 @@ def render(records: EpisodeRecords) -> str:
     """The whole report in Markdown."""
     sections = [_title(records), _work(records)]
     if verdict := records.final:
-        sections += [_correctness(verdict), _speed(verdict), _machine(verdict), _limits(records, verdict)]
+        sections += [_correctness(verdict), _speed(verdict), evidence_section(verdict)]
+        sections += [_machine(verdict), _limits(records, verdict)]
     if records.submission is not None:
         sections.append(_usage(records))
     return "\n\n".join("\n".join(section) for section in sections) + "\n"
@@ -122,6 +137,12 @@ def _speed(verdict: Verdict) -> Iterator[str]:
     timings = verdict.timings
     named = (("candidate", timings.candidate), ("eager", timings.eager), ("torch.compile", timings.compile))
     yield from (_time_row(name, stats) for name, stats in named if stats is not None)
+    for entry in timings.menu:
+        name = baseline_name(entry.mode, entry.kind)
+        yield _time_row(name, entry.stats) if entry.stats else f"| {name} | {entry.problem} | | | | | |"
+    for again in timings.in_turn:
+        yield ""
+        yield f"Near a threshold, so measured again, in turn: {in_turn_text(again)}. This ratio counts."
     if speedup := verdict.speedup:
         yield ""
         yield "| speed-up against | eager | torch.compile | best |"
@@ -130,8 +151,14 @@ def _speed(verdict: Verdict) -> Iterator[str]:
         if matched := speedup.matched:
             row = " | ".join(ratio(value) for value in (matched.eager, matched.compile, matched.best))
             yield f"| modes of matched accuracy | {row} |"
+            if matched.best_baseline:
+                names = (matched.eager_baseline, matched.compile_baseline, matched.best_baseline)
+                yield f"| made of | {' | '.join(name or '–' for name in names)} |"
         else:
             yield "| modes of matched accuracy | not measured | not measured | not measured |"
+    if verdict.accuracy:
+        yield ""
+        yield from _accuracy(verdict.accuracy)
     if floor := verdict.floor:
         yield ""
         share = "" if floor.share is None else f"; the candidate stands at {floor.share:.1%} of it"
@@ -139,6 +166,25 @@ def _speed(verdict: Verdict) -> Iterator[str]:
             f"Byte floor: {milliseconds(floor.floor_ms)} for {floor.read_bytes:,} bytes read and "
             f"{floor.written_bytes:,} written at {floor.bandwidth_gb_s:g} GB/s{share}."
         )
+    if verdict.roofline:
+        yield ""
+        yield roofline_sentences(verdict.roofline)
+
+
+def _accuracy(accuracy: Accuracy) -> Iterator[str]:
+    if not accuracy.oracle:
+        yield f"Accuracy: oracle unavailable ({accuracy.oracle_problem})."
+        yield f"Compared with {', '.join(accuracy.competing())}."
+        return
+    names = list(accuracy.candidate)
+    yield "Relative error against float64, the largest over outputs, and which of PyTorch's modes compete:"
+    yield ""
+    yield f"| | {' | '.join(names)} | competes |"
+    yield "|---" * (len(names) + 2) + "|"
+    yield f"| candidate | {' | '.join(error_text(accuracy.candidate[n]) for n in names)} | |"
+    for mode in accuracy.modes:
+        cells = " | ".join(error_text(mode.errors[n]) if n in mode.errors else "–" for n in names)
+        yield f"| {mode.mode} | {cells} | {'yes' if mode.competes else 'no'}: {mode.why} |"
 
 
 def _time_row(name: str, stats: TimeStats) -> str:

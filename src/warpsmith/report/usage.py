@@ -20,13 +20,15 @@ from pathlib import Path
 import torch
 
 from warpsmith.compile import LocalCompiler
+from warpsmith.tasks import load_task
 from warpsmith.types import CompileStatus, Device, Target
+from warpsmith.types.arguments import constructor_arguments
 from warpsmith.workspace import load_submission
 
 HERE = Path(__file__).resolve().parent
 
 
-def load(model: torch.nn.Module, *init_inputs: object) -> torch.nn.Module:
+def load(model: torch.nn.Module, *init_inputs: object, **named: object) -> torch.nn.Module:
     """Builds the solution for this machine and returns its ModelNew with the parameters of `model`."""
     on_gpu = torch.cuda.is_available()
     if on_gpu:
@@ -37,12 +39,12 @@ def load(model: torch.nn.Module, *init_inputs: object) -> torch.nn.Module:
 
         preamble.install()
         target = Target(device=Device.SIM)
-    built = LocalCompiler().build(load_submission(HERE / "solution"), target)
+    built = LocalCompiler().build(load_submission(HERE / "solution"), target, load_task(HERE / "model.py"))
     if built.status is not CompileStatus.OK:
         raise RuntimeError(built.log)
     sys.path[:0] = [str(built.build_dir), str(HERE / "solution")]
     device = "cuda" if on_gpu else "cpu"
-    fast = importlib.import_module("model_new").ModelNew(*init_inputs).eval().to(device)
+    fast = importlib.import_module("model_new").ModelNew(*init_inputs, **named).eval().to(device)
     fast.load_state_dict(model.state_dict())
     if callable(getattr(fast, "prepare", None)):
         with torch.no_grad():
@@ -54,10 +56,10 @@ def main() -> None:
     """Compares the solution with model.py on fresh inputs."""
     sys.path.insert(0, str(HERE))
     reference = importlib.import_module("model")
-    init_inputs = reference.get_init_inputs()
+    args, named = constructor_arguments(reference.get_init_inputs(), reference.Model)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = reference.Model(*init_inputs).eval().to(device)
-    fast = load(model, *init_inputs)
+    model = reference.Model(*args, **named).eval().to(device)
+    fast = load(model, *args, **named)
     inputs = [x.to(device) if isinstance(x, torch.Tensor) else x for x in reference.get_inputs()]
     with torch.no_grad():
         wanted, got = model(*inputs), fast(*inputs)

@@ -1,9 +1,23 @@
 """A verdict in words and as the JSON summary of the command line."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from warpsmith.types import Device, Reward, Speedup, Status, TimeStats, Verdict
+from warpsmith.report.evidence_text import evidence_lines
+from warpsmith.report.roofline_text import roofline_line
+from warpsmith.types import (
+    Accuracy,
+    Device,
+    InTurn,
+    Reward,
+    Speedup,
+    Status,
+    TimeStats,
+    Timings,
+    Verdict,
+    baseline_name,
+)
 
 
 def summary(verdict: Verdict, reward: Reward) -> dict[str, Any]:
@@ -13,10 +27,28 @@ def summary(verdict: Verdict, reward: Reward) -> dict[str, Any]:
         "status": verdict.status.value,
         "reward": reward.milestone,
         "device": verdict.device.value,
-        "speedup": verdict.speedup.model_dump(mode="json") if verdict.speedup else None,
+        "speedup": _speedup(verdict.speedup, verdict.accuracy) if verdict.speedup else None,
         "error": {"rel": verdict.error.rel, "max_abs": verdict.error.max_abs} if verdict.error else None,
         "detail": verdict.detail,
     }
+
+
+def _speedup(speedup: Speedup, accuracy: Accuracy | None) -> dict[str, Any]:
+    return speedup.model_dump(mode="json") | {"accuracy": _accuracy(accuracy) if accuracy else None}
+
+
+def _accuracy(accuracy: Accuracy) -> dict[str, Any]:
+    """Errors by distribution, null where infinite, and the names of the modes that compete."""
+    return {
+        "oracle": accuracy.oracle,
+        "candidate": _finite(accuracy.candidate),
+        "modes": {m.mode: _finite(m.errors) for m in accuracy.modes},
+        "competing": list(accuracy.competing()),
+    }
+
+
+def _finite(errors: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: error if math.isfinite(error) else None for name, error in errors.items()}
 
 
 def headline(verdict: Verdict) -> str:
@@ -37,6 +69,8 @@ def speedup_text(speedup: Speedup) -> str:
     if speedup.matched is not None:
         matched = speedup.matched
         text += f"; accuracy-matched {ratio(matched.eager)} eager, {ratio(matched.compile)} torch.compile"
+        if matched.best_baseline:
+            text += f" (best {ratio(matched.best)}, against {matched.best_baseline})"
     return text
 
 
@@ -62,13 +96,15 @@ def verdict_lines(verdict: Verdict, reward: Reward) -> Iterator[str]:
         if not check.passed:
             yield f"  check      {check.check} failed: {check.detail}"
     if verdict.timings:
-        named = (("candidate", verdict.timings.candidate), ("eager", verdict.timings.eager))
-        for name, stats in (*named, ("compile", verdict.timings.compile)):
-            if stats is not None:
-                yield f"  {name:<10} {_spread(stats)}"
+        yield from _time_lines(verdict.timings)
+    if verdict.accuracy:
+        yield f"  accuracy   {accuracy_text(verdict.accuracy)}"
     if verdict.floor and verdict.floor.share is not None:
         floor = verdict.floor
         yield f"  byte floor {milliseconds(floor.floor_ms)}: the candidate stands at {floor.share:.0%} of it"
+    if verdict.roofline:
+        yield f"  roofline   {roofline_line(verdict.roofline)}"
+    yield from evidence_lines(verdict)
     yield f"  reward     {'none' if reward.milestone is None else reward.milestone} ({reward.reason})"
     if verdict.machine:
         yield f"  machine    {machine_text(verdict)}"
@@ -76,6 +112,46 @@ def verdict_lines(verdict: Verdict, reward: Reward) -> Iterator[str]:
         yield f"  note       {note}"
     if verdict.compile and verdict.status is Status.COMPILE_FAILED and verdict.compile.log:
         yield verdict.compile.log.rstrip()
+
+
+def _time_lines(timings: Timings) -> Iterator[str]:
+    yield f"  {'candidate':<10} {_spread(timings.candidate)}"
+    for name, stats in _named(timings):
+        yield f"  {name:<10} {_spread(stats)}"
+    for again in timings.in_turn:
+        yield f"  in turn    {in_turn_text(again)}"
+
+
+def in_turn_text(again: InTurn) -> str:
+    """A ratio near a threshold, measured in turn, with its interval."""
+    name = baseline_name(again.mode, again.kind)
+    return (
+        f"{name} {milliseconds(again.baseline_ms)} beside the candidate's {milliseconds(again.candidate_ms)}: "
+        f"{ratio(again.ratio)} ({again.low:.3g} to {again.high:.3g} in 95 of 100)"
+    )
+
+
+def accuracy_text(accuracy: Accuracy) -> str:
+    """Errors against float64 in one line, on the distribution that tells modes apart best, and who competes."""
+    competing = f"compared with {', '.join(accuracy.competing())}"
+    if not accuracy.oracle:
+        return f"oracle: unavailable ({accuracy.oracle_problem}); {competing}"
+    shown = "zero-mean" if "zero-mean" in accuracy.candidate else next(iter(accuracy.candidate))
+    modes = [f"{m.mode} {error_text(m.errors[shown])}" for m in accuracy.modes if shown in m.errors]
+    told = f"candidate {error_text(accuracy.candidate[shown])}, {', '.join(modes)} against float64"
+    return f"{told} on {shown} inputs; {competing}"
+
+
+def error_text(error: float) -> str:
+    """A relative error for a person: two digits."""
+    return f"{error:.1e}"
+
+
+def _named(timings: Timings) -> Iterator[tuple[str, TimeStats]]:
+    """Baselines by name; those of PyTorch's default mode by their kind alone."""
+    for mode, kind, stats in timings.baselines():
+        default = stats is timings.eager or stats is timings.compile
+        yield (kind.value if default else baseline_name(mode, kind)), stats
 
 
 def machine_text(verdict: Verdict) -> str:

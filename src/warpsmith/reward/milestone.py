@@ -60,7 +60,8 @@ def _ratios(speedup: Speedup, kind: SpeedupKind) -> tuple[float | None, float | 
     if kind is SpeedupKind.MATCHED and matched is not None:
         pair = (matched.eager, matched.compile)
         if pair != (None, None):
-            return *pair, "baselines of matched accuracy"
+            names = ", ".join(n for n in (matched.eager_baseline, matched.compile_baseline) if n)
+            return *pair, "baselines of matched accuracy" + (f" ({names})" if names else "")
     against = "default-mode baselines"
     if kind is SpeedupKind.MATCHED:
         against += " (accuracy-matched ones were not measured)"

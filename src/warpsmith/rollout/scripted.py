@@ -52,7 +52,7 @@ class ScriptedCompiler:
     def __init__(self) -> None:
         self.built: list[str] = []
 
-    def build(self, submission: Submission, target: Target) -> CompileResult:
+    def build(self, submission: Submission, target: Target, task: Task | None = None) -> CompileResult:
         """An `ok` result keyed by the submission's hash."""
         self.built.append(submission.submission_hash)
         return CompileResult(status=CompileStatus.OK, key=submission.submission_hash)

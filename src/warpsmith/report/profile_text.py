@@ -1,0 +1,42 @@
+"""Nsight Compute's measurements in words and as JSON: a section of their own beside the verdict."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from warpsmith.types import KernelProfile, ProfileReport
+
+_NAME_LENGTH = 80
+
+
+def profile_lines(profile: ProfileReport) -> Iterator[str]:
+    """What `judge --ncu` prints below the verdict."""
+    if profile.problem:
+        yield f"  ncu        not profiled: {profile.problem}"
+        return
+    yield "  ncu        a mean launch of each kernel, those first that took the longest together:"
+    for kernel in profile.kernels:
+        name = kernel.kernel
+        shown = name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
+        yield f"    {shown}, {kernel.launches} launch{'es' if kernel.launches > 1 else ''}"
+        yield f"      {', '.join(_measured(kernel)) or 'nothing was measured'}"
+        if kernel.stalls:
+            waits = ", ".join(f"{stall.reason} {stall.warps:.1f}" for stall in kernel.stalls)
+            yield f"      warps waiting on average: {waits}"
+
+
+def profile_summary(profile: ProfileReport) -> dict[str, Any]:
+    """The value of `ncu` in `judge --json --ncu`: `kernels`, and `problem`, null where there are any."""
+    return profile.model_dump(mode="json") | {"problem": profile.problem or None}
+
+
+def _measured(kernel: KernelProfile) -> Iterator[str]:
+    shown = (
+        (kernel.duration_us, "{:.4g} µs"),
+        (kernel.dram_percent, "DRAM {:.0f} %"),
+        (kernel.sm_percent, "SM {:.0f} %"),
+        (kernel.occupancy_percent, "occupancy {:.0f} %"),
+        (kernel.registers, "{:.0f} registers"),
+        (kernel.l1_hit_percent, "L1 hits {:.0f} %"),
+        (kernel.l2_hit_percent, "L2 hits {:.0f} %"),
+    )
+    yield from (text.format(value) for value, text in shown if value is not None)
