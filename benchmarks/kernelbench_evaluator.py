@@ -190,14 +190,14 @@ def compare(args: argparse.Namespace) -> None:
     building_s = round(time.perf_counter() - start, 1)
     with ThreadPoolExecutor(args.theirs_at_once) as workers:
         theirs = list(workers.map(lambda s: step("run_theirs", s, args), chosen))
-    rows = [
-        row(s, {n: found[n, s.name] for n in ("build_theirs", "build_ours")}, answer, args)
-        for s, answer in zip(chosen, theirs, strict=True)
-    ]
-    totals = {key: sum(r[key] for r in rows) for key in ("agree", "theirs_right", "ours_right")}
-    totals["theirs_at_once"] = args.theirs_at_once
-    save(args.out, solutions=len(rows), building_s=building_s, **totals, rows=rows)
-    print(json.dumps({"solutions": len(rows), "building_s": building_s} | totals))
+    rows: list[dict] = []
+    for solution, answer in zip(chosen, theirs, strict=True):
+        built_both = {n: found[n, solution.name] for n in ("build_theirs", "build_ours")}
+        rows.append(row(solution, built_both, answer, args))
+        totals = {key: sum(r[key] for r in rows) for key in ("agree", "theirs_right", "ours_right")}
+        totals |= {"theirs_at_once": args.theirs_at_once, "building_s": building_s}
+        save(args.out, solutions=len(rows), **totals, rows=rows)
+    print(json.dumps({"solutions": len(rows)} | totals))
 
 
 def main() -> None:
