@@ -26,7 +26,12 @@ def _arg_key(x: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
     return (ordered << 32) | (0xFFFFFFFF - place)
 
 
+def _leading_bits(x: torch.Tensor) -> torch.Tensor:
+    return ((x.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
 FUNCTIONS = {
+    "leading_bits": _leading_bits,
     **{"pick": _pick, "pick_wide": _pick, "arg_key": _arg_key},
     **{"within": lambda x, n: (x >= 0) & (x < n), "key_place": lambda key: 0xFFFFFFFF - (key & 0xFFFFFFFF)},
     **{"add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "where": torch.where},

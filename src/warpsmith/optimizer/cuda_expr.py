@@ -26,6 +26,7 @@ _CALLS = {
     "to_int": "static_cast<long long>",
     "arg_key": "arg_key",
     "key_place": "place_of_key",
+    "leading_bits": "leading_bits",
 }
 HELPERS = {
     "nan_max": """// NaN wins, as in PyTorch.
@@ -46,6 +47,11 @@ __device__ __forceinline__ long long arg_key(float x, long long place) {
 """,
     "place_of_key": """__device__ __forceinline__ long long place_of_key(long long key) {
     return static_cast<long long>(0xffffffffu - static_cast<unsigned>(key));
+}
+""",
+    "leading_bits": """// Rounded to the 11 bits that TF32 holds. Arithmetic that does so may be contracted away.
+__device__ __forceinline__ float leading_bits(float x) {
+    return __int_as_float((__float_as_int(x) + 0x1000) & ~0x1fff);
 }
 """,
     "sign_of": """__device__ __forceinline__ float sign_of(float x) { return (x > 0.0f) - (x < 0.0f); }
