@@ -5,6 +5,8 @@ from hypothesis import strategies as st
 from warpsmith.judge.clock import (
     BRACKET_MS,
     MAX_CALLS,
+    MEDIUM_CALLS,
+    MEDIUM_MS,
     NullCost,
     Samples,
     brackets_wanted,
@@ -48,8 +50,10 @@ def test_short_calls_share_a_bracket_and_long_ones_do_not(call_ms: float) -> Non
     assert 1 <= calls <= MAX_CALLS
     if calls < MAX_CALLS:
         assert calls * call_ms >= BRACKET_MS * 0.66
-    if call_ms >= BRACKET_MS:
+    if call_ms > MEDIUM_MS:
         assert calls == 1
+    else:
+        assert calls >= MEDIUM_CALLS
 
 
 @given(st.integers(10, 100), st.integers(1, MAX_CALLS), st.floats(0, 60), st.floats(0.1, 60))

@@ -249,6 +249,12 @@ def test_a_ratio_near_a_threshold_is_that_of_a_measurement_in_turn(tmp_path: Pat
     assert told.low == told.ratio == told.high == pytest.approx(0.37 / 0.34)
 
 
+def test_a_baseline_that_is_faster_in_turn_than_it_was_alone_is_believed(tmp_path: Path) -> None:
+    scoring, _ = again(tmp_path, (0.34, 0.33, ""))
+    speedup = scoring.ratios(CANDIDATE, None, prepares=False)["speedup"]
+    assert speedup.paper.eager == pytest.approx(0.33 / 0.34) and scoring.problems() == ()
+
+
 @pytest.mark.parametrize(
     ("found", "said"),
     [

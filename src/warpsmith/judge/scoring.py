@@ -67,12 +67,12 @@ def matched_speedup(ratios: Mapping[Entry, float]) -> MatchedSpeedup:
 def as_believed(clean_ms: float, found: Interleaved) -> str:
     """Why a measurement in turn does not stand for the ratio; empty where it does.
 
-    The baseline must take what it took alone: a candidate's process that is alive beside it could slow it.
+    The baseline must be no slower than it was alone: a candidate's process that is alive beside it could slow it.
     """
     if found.candidate.unstable:
         return found.candidate.unstable
     in_turn_ms = time_stats(found.baseline, found.null.median_ms).median_ms
-    if abs(in_turn_ms / clean_ms - 1) > IN_TURN_APART:
+    if in_turn_ms / clean_ms - 1 > IN_TURN_APART:
         return f"it took {in_turn_ms:.4g} ms beside the submission, and {clean_ms:.4g} ms alone"
     return ""
 
