@@ -62,3 +62,7 @@ def test_an_oversized_message_is_refused_on_both_sides(ends: tuple[Channel, sock
     other.send(b" " * (MAX_MESSAGE_BYTES + 10))
     with pytest.raises(ProtocolError):
         channel.receive(1.0)
+
+
+def test_half_a_character_cannot_reach_a_record() -> None:
+    assert decode(b'{"text": "a\\ud800b", "\\udfff": "\\u00e9"}') == {"text": "a?b", "?": "é"}

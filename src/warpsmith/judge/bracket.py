@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from warpsmith.judge import gates
-from warpsmith.judge.clock import MAX_CALLS, calls_per_bracket, late_ms
+from warpsmith.judge.clock import MAX_CALLS, calls_per_bracket, early_ms, late_ms
 from warpsmith.judge.evidence import Gathered
 from warpsmith.judge.exchange import InputBuffers, OutputReader, set_bytes
 from warpsmith.judge.process import Request, RunnerProcess
@@ -180,6 +180,7 @@ class Bench:
         The runner's generators are seeded with `seed` before the clock starts, as the reference's will be.
         """
         self._flush_l2()
+        since = time.perf_counter_ns()
         runner.ask("arm", timeout_s, seed=seed)
         start = time.perf_counter_ns()
         runner.post(request)
@@ -190,7 +191,7 @@ class Bench:
             torch.cuda.synchronize()
         raw_ms = (time.perf_counter_ns() - start) / 1e6
         runner.parse(data, request)
-        return raw_ms
+        return raw_ms + early_ms((start - since) / 1e6)
 
     def _flush_l2(self) -> None:
         if not self.cuda:

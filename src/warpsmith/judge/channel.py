@@ -97,9 +97,11 @@ class Channel:
 
 
 def decode(data: bytes) -> dict:
-    """The JSON object in `data`, else ProtocolError."""
+    """The JSON object in `data`, else ProtocolError. Halves of characters become `?`: no record could hold them."""
     try:
         message = json.loads(data)
+        if b"\\u" in data:
+            message = json.loads(json.dumps(message, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError) as error:
         raise ProtocolError("not JSON") from error
     if not isinstance(message, dict):

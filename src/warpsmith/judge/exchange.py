@@ -1,5 +1,6 @@
 """What passes through shared memory: inputs out to a runner, outputs back."""
 
+import math
 import secrets
 from dataclasses import dataclass, replace
 
@@ -110,7 +111,7 @@ class OutputReader:
         `kept`: places, among one call's outputs, of what is not to be poisoned; the same in every call of this.
         """
         device_ms = answer.get("device_ms")
-        device_ms = device_ms if isinstance(device_ms, float) else None
+        device_ms = device_ms if isinstance(device_ms, float) and 0 <= device_ms < math.inf else None
         if "same" in answer:
             if self._last is None or len(self._last.calls) != calls:
                 raise CandidateCrashedError(

@@ -8,6 +8,8 @@ import torch
 from warpsmith.judge.values import dtype_name
 
 ALIGN = 512
+MOST = 1 << 60
+"""Elements, strides and offsets below this fit into torch's own numbers, whatever the dtype."""
 DTYPES: dict[str, torch.dtype] = {
     dtype_name(d): d
     for d in (
@@ -56,6 +58,8 @@ class TensorLayout:
         )
         if any(type(n) is not int or n < 0 for n in naturals) or len(shape) != len(stride) or len(shape) > 32:
             raise ValueError("shape, stride and offset must be natural numbers")
+        if max(math.prod(max(1, n) for n in shape), *naturals) >= MOST:
+            raise ValueError("a tensor of more elements than can be counted")
         if value["dtype"] not in DTYPES:
             raise ValueError("unknown dtype")
         return cls(value["dtype"], tuple(shape), tuple(stride), offset)

@@ -5,6 +5,7 @@ from a caching allocator would show its whole segment, the expected outputs with
 """
 
 import ctypes
+import fcntl
 import mmap
 import os
 from dataclasses import dataclass
@@ -125,11 +126,13 @@ class CudaImports:
 
 
 class HostBuffer:
-    """A memfd mapped as a uint8 tensor `bytes` [n]."""
+    """A memfd mapped as a uint8 tensor `bytes` [n]; its size is sealed."""
 
     def __init__(self, nbytes: int):
-        self._fd = os.memfd_create("warpsmith", os.MFD_CLOEXEC)
+        self._fd = os.memfd_create("warpsmith", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self._fd, nbytes)
+        # Cut short by the other side, reading it here would end this process with SIGBUS.
+        fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         self.nbytes = nbytes
         self.bytes = map_host(self._fd, nbytes)
 

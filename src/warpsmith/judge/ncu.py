@@ -1,7 +1,7 @@
 """`judge --ncu`: what Nsight Compute measures of a submission's kernels, asked for after its verdict."""
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -47,6 +47,8 @@ class NcuProfiler:
     compiler: Compiler
     target: Target
     isolation: str
+    tool: str | None = field(default_factory=ncu_table.find)
+    """Path of ncu; None: it is not installed."""
     timeout_s: float = TIMEOUT_S
 
     def after(self, verdict: Verdict, task: Task, submission: Submission) -> ProfileReport:
@@ -59,13 +61,12 @@ class NcuProfiler:
 
     def profile(self, task: Task, submission: Submission) -> ProfileReport:
         """The same for a submission that is known to be right, on any device."""
-        tool = ncu_table.find()
-        if tool is None:
+        if self.tool is None:
             return ProfileReport(problem=MISSING)
         try:
             scratch = ScratchFolder("warpsmith-ncu-")
             try:
-                return self._in(JobFolder(scratch.path), tool, task, submission)
+                return self._in(JobFolder(scratch.path), self.tool, task, submission)
             finally:
                 scratch.remove()
         except InfrastructureError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from warpsmith.errors import WarpsmithError
-from warpsmith.judge import ncu_runner, ncu_table
+from warpsmith.judge import loopback, ncu_runner, ncu_table
 from warpsmith.judge.job import JobFolder
 from warpsmith.judge.ncu_request import ProfileRequest
 from warpsmith.judge.process import KEPT_ENVIRONMENT, describe_exit
@@ -58,19 +58,15 @@ def _draw(folder: JobFolder) -> int:
 def _profiled(folder: JobFolder, request: ProfileRequest, seed: int) -> ProfileReport:
     table = folder.reports / f"{_TABLE}.csv"
     argv = [
+        sys.executable, "-I", "-m", loopback.__name__,
         *ncu_table.launcher(request.tool, table),
         sys.executable, "-I", "-m", ncu_runner.__name__,
         str(folder.candidate), str(folder.share), str(seed), request.device.value,
     ]  # fmt: skip
-    homes = {
-        os.path.dirname(request.tool),
-        os.path.dirname(os.path.realpath(request.tool)),
-        ncu_table.INSTALLED[1],
-    }
     boundary = SandboxSpec(
         cwd=str(folder.candidate),
         read_only=(
-            *request.own_paths, str(folder.candidate), str(folder.share), *sorted(filter(os.path.isdir, homes)),
+            *request.own_paths, *ncu_table.folders(request.tool), str(folder.candidate), str(folder.share),
         ),
         writable=(str(folder.reports),),
         gpu=request.device is Device.CUDA,
@@ -92,10 +88,12 @@ def _report(end: ProcessEnd, log: str, timeout_s: float) -> ProfileReport:
         return ProfileReport(problem=NOT_PERMITTED)
     if not end.ok:
         printed = end.tail.strip().splitlines()
-        said = ncu_table.remark(log) or (printed[-1] if printed else "")
-        return ProfileReport(
-            problem=f"{ncu_table.NAME} {describe_exit(end)}" + (f": {said[:300]}" if said else "")
-        )
+        said = [
+            ncu_table.remark(log),
+            f"the last line printed: {ncu_table.remark(printed[-1]) or printed[-1]}" if printed else "",
+        ]
+        why = "; ".join(text[:300] for text in said if text)
+        return ProfileReport(problem=f"{ncu_table.NAME} {describe_exit(end)}" + (f": {why}" if why else ""))
     try:
         kernels = ncu_table.read_table(log)
     except ncu_table.TableError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from warpsmith.judge import runner
+from warpsmith.judge import keyrings, runner
 from warpsmith.types import Device
 
 WARM_CALLS = 2
@@ -21,6 +21,7 @@ INIT, STATE, INPUTS = "init.pt", "state.pt", "inputs.pt"
 
 def main() -> int:
     """Runs what the command line names."""
+    keyrings.forget()
     candidate, share, seed, device = (
         Path(sys.argv[1]),
         Path(sys.argv[2]),

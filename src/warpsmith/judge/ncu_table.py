@@ -26,6 +26,7 @@ https://developer.nvidia.com/ERR_NVGPUCTRPERM
 """
 _REMARK = "=="
 """Begins each line of the log that is not of the table."""
+_ERROR = "==ERROR=="
 _FIELDS = {
     "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": "dram_percent",
     "sm__throughput.avg.pct_of_peak_sustained_elapsed": "sm_percent",
@@ -35,7 +36,9 @@ _FIELDS = {
     "lts__t_sector_hit_rate.pct": "l2_hit_percent",
 }
 _DURATION = "gpu__time_duration.sum"
-_STALL = re.compile(r"smsp__average_warps_issue_stalled_(?P<reason>\w+?)(?<!_not_issued)_per_issue_active\.ratio")
+_STALL = re.compile(
+    r"smsp__average_warps_issue_stalled_(?P<reason>\w+?)(?<!_not_issued)_per_issue_active\.ratio"
+)
 _STALL_SECTION = "WarpStateStats"
 _NO_STALL = "selected"
 _MICROSECONDS = {
@@ -62,14 +65,27 @@ def find() -> str | None:
     return next((path for place in places if place and (path := shutil.which(NAME, path=place))), None)
 
 
+def folders(tool: str) -> tuple[str, ...]:
+    """What a process must be able to read to run this ncu, a script that leads to the program proper."""
+    homes = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
+    wanted = [
+        os.path.dirname(tool),
+        os.path.dirname(os.path.realpath(tool)),
+        *(home for home in homes if home and Path(tool).is_relative_to(home)),
+        INSTALLED[1],
+    ]
+    return tuple(dict.fromkeys(folder for folder in wanted if os.path.isdir(folder)))
+
+
 def launcher(tool: str, table: Path) -> tuple[str, ...]:
     """Words that start a program under ncu, which measures what it runs in its profiler range and writes `table`.
 
-    Clocks stay as they are: locking them is a setting of the whole GPU.
+    Clocks stay as they are: locking them is a setting of the whole GPU. ncu reads no configuration, which it would
+    look for in the submission's folder.
     """
     return (
-        tool, "--target-processes", "application-only", "--profile-from-start", "off",
-        "--launch-count", str(MAX_LAUNCHES), "--clock-control", "none",
+        tool, "--target-processes", "all", "--profile-from-start", "off",
+        "--launch-count", str(MAX_LAUNCHES), "--clock-control", "none", "--config-file", "off",
         "--section", _STALL_SECTION, "--metrics", ",".join((_DURATION, *_FIELDS)),
         "--csv", "--page", "raw", "--print-units", "base", "--log-file", str(table),
     )  # fmt: skip
@@ -85,7 +101,9 @@ def not_permitted(text: str) -> bool:
 
 def remark(text: str) -> str:
     """The first error that ncu tells in its log, without its mark; empty where it tells none."""
-    return next((line.strip("= ") for line in text.splitlines() if line.startswith("==ERROR==")), "")
+    return next(
+        (line.removeprefix(_ERROR).strip() for line in text.splitlines() if line.startswith(_ERROR)), ""
+    )
 
 
 def read_table(text: str) -> tuple[KernelProfile, ...]:
@@ -149,12 +167,12 @@ def _kernel(name: str, launches: Sequence[Mapping[str, float]]) -> KernelProfile
         values = [launch[metric] for launch in launches if metric in launch]
         mean[metric] = sum(values) / len(values)
     stalls = [
-        Stall(reason=match["reason"], warps=value)
+        Stall(reason=match["reason"], cycles=value)
         for metric, value in mean.items()
         if (match := _STALL.fullmatch(metric)) and match["reason"] != _NO_STALL and value > 0
     ]
     fields = {field: mean[metric] for metric, field in _FIELDS.items() if metric in mean}
     return KernelProfile(
         kernel=name, launches=len(launches), duration_us=mean.get(_DURATION),
-        stalls=tuple(sorted(stalls, key=lambda s: -s.warps)[:STALLS]), **fields,
+        stalls=tuple(sorted(stalls, key=lambda s: -s.cycles)[:STALLS]), **fields,
     )  # fmt: skip

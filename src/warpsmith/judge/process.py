@@ -165,7 +165,7 @@ class RunnerProcess:
             raise CandidateCrashedError(f"{self.name} does not read its requests") from None
 
     def _raise_failure(self, message: dict) -> None:
-        kind, text, place = (str(message.get(k, "")) for k in ("kind", "text", "place"))
+        kind, text, place = (_plain(message.get(k, "")) for k in ("kind", "text", "place"))
         first_line = text.strip().splitlines()[0] if text.strip() else "no message"
         if kind == "interface":
             raise WrongResultError("interface: " + " ".join(text.split()))
@@ -178,8 +178,13 @@ class RunnerProcess:
         end = self._tree.wait(10.0)
         how = "stopped answering" if end is None else describe_exit(end)
         tail = self.log_tail().strip().splitlines()
-        said = f"; it last printed: {tail[-1][:200]}" if tail else ""
+        said = f"; it last printed: {_plain(tail[-1][:200])}" if tail else ""
         return CandidateCrashedError(f"{self.name} {how} before it completed{said}")
+
+
+def _plain(text: object) -> str:
+    """Text of a hostile process without what moves a terminal's cursor; lines stay lines."""
+    return "".join(c if c.isprintable() or c == "\n" else " " if c.isspace() else "?" for c in str(text))
 
 
 def describe_exit(end: ProcessEnd) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from warpsmith.compile import extensions
-from warpsmith.judge import memory, modes, values
+from warpsmith.judge import keyrings, memory, modes, values
 from warpsmith.judge.channel import Channel, ChannelClosed
 from warpsmith.judge.layout import TensorLayout, layout_of, pack
 from warpsmith.judge.observer.client import Observer
@@ -309,6 +309,7 @@ def failure(op: str, error: Exception) -> dict:
 def main(kind: type[Runner] = Runner) -> int:
     """Serve the descriptor named on the command line."""
     fd, device = int(sys.argv[1]), sys.argv[2]
+    keyrings.forget()
     channel = Channel(socket.socket(fileno=fd), spin=device == "cuda")
     torch.set_num_threads(max(1, min(4, os.cpu_count() or 1)))
     if device != "cuda":

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +27,8 @@ from warpsmith.sandbox.capture import BoundedCapture
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _GRACE_S = 10.0
+_PAUSE_S = 2.0
+_STILL_LISTS = 3
 CAPTURE_BYTES = 1 << 18
 
 
@@ -137,18 +139,37 @@ class Tree:
         return self._end
 
     def pause(self) -> None:
-        """Stops every process of the tree until `resume`; one that has ended is passed over."""
-        self._signal(psutil.Process.suspend)
+        """Stops every process of the tree until `resume`; one that has ended is passed over.
+
+        A tree that forks, or wakes its own, faster than it can be stopped is killed.
+        """
+        deadline = time.monotonic() + _PAUSE_S
+        still, before = 0, frozenset[int]()
+        # a process that forks and ends can be missed in one list of them
+        while still < _STILL_LISTS:
+            if time.monotonic() > deadline:
+                self.kill_tree()
+                return
+            processes = self._processes()
+            running = [process for process in processes if _runs(process)]
+            for process in running:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.suspend()
+            now = frozenset(process.pid for process in processes)
+            still = 0 if running or now != before else still + 1
+            before = now
 
     def resume(self) -> None:
         """Lets the tree go on."""
-        self._signal(psutil.Process.resume)
+        for process in self._processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
 
-    def _signal(self, send: Callable[[psutil.Process], None]) -> None:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for process in psutil.Process(self.pid).children(recursive=True):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    send(process)
+    def _processes(self) -> list[psutil.Process]:
+        try:
+            return psutil.Process(self.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
 
     def kill_tree(self, *, timed_out: bool = False) -> ProcessEnd:
         """Kills the whole tree and waits until it is gone; how it ended (unchanged where it had already).
@@ -261,6 +282,13 @@ def _family(pid: int) -> list[psutil.Process]:
         except (ProcessLookupError, psutil.NoSuchProcess):
             continue
     return list(found)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _pid(process: psutil.Process) -> int:

@@ -15,8 +15,8 @@ class Stall(Record):
     """One reason for which warps wait, by Nsight Compute's name, such as `long_scoreboard`."""
 
     reason: str
-    warps: Number
-    """Warps that wait for it, on average over the cycles in which an instruction was issued."""
+    cycles: Number
+    """Cycles that a warp waits for it between two of its instructions, on average."""
 
 
 class KernelProfile(Record):

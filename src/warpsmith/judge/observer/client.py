@@ -39,6 +39,7 @@ class Observer:
         self._numbers: dict[str, int] = {}
         self._unsent: list[str] = []
         self._blind: list[str] = []
+        self._switched = False
 
     @property
     def counts_operators(self) -> bool:
@@ -88,6 +89,8 @@ class Observer:
         """What the bracket showed, as a message."""
         message: dict = {"problems": self.problems, "blind": self._blind}
         if self._operators is not None:
+            if self._switched and OPERATORS not in self._blind:
+                self._blind.append(OPERATORS)
             lines = _lines(self._operators.observer_operators_read)
             message["ops"] = {
                 _dotted(name): int(count) for name, count in (line.split("\t") for line in lines or ())
@@ -147,7 +150,17 @@ class Observer:
         lib.observer_operators_read.restype = lib.observer_operators_reset.restype = ctypes.c_long
         words = (composites, {name.split("::")[0] for name in names}, ALLOWED | CONTIGUOUS | _INNER)
         lib.observer_operators_start(*(" ".join(sorted(word)).encode() for word in words))
+        self._guard_switch()
         return ""
+
+    def _guard_switch(self) -> None:
+        """Whoever touches RecordFunction's switch is taken to hide operators, also if it is put back in the end."""
+
+        def touched(_enabled: bool) -> None:
+            self._switched = True
+
+        torch.autograd._enable_record_function = touched
+        torch._C._autograd._enable_record_function = touched
 
     def _start_kernels(self, lib: ctypes.CDLL, paths: list[Path]) -> str:
         lib.observer_kernels_read.restype = lib.observer_kernels_reset.restype = ctypes.c_long

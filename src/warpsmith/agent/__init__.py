@@ -1,0 +1,1 @@
+"""The policy that a language model plays: its tools and what they work on."""
