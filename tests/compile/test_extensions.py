@@ -17,7 +17,7 @@ from warpsmith.compile.isolation import take
 from warpsmith.compile.options import raised
 from warpsmith.compile.requests import INDEX, inline_request
 from warpsmith.errors import CompileFailedError, InfrastructureError
-from warpsmith.sandbox import LocalSandbox
+from warpsmith.sandbox import LocalSandbox, python_paths
 from warpsmith.types import CompileStatus, Submission, Task
 
 torch = pytest.importorskip("torch")
@@ -435,13 +435,16 @@ class ModelNew(torch.nn.Module):
     def __init__(self, width, shift=0):
         super().__init__()
         seen = [os.path.join(at, name) for top in ("/tmp", "..") for at, _, names in os.walk(top) for name in names]
-        found = any("task.py" in name for name in seen)
+        # the interpreter and its packages may lie there too
+        found = any("task.py" in name and not name.startswith(OWN) for name in seen)
         found = found or any("of_the_reference" in vars(m) for m in tuple(sys.modules.values()))
         load_inline(f"w{width}_{'seen' if found else 'unseen'}", CPP, no_implicit_headers=True)
 """
     )
     result = compiler.build(
-        Submission(files={"model_new.py": "import sys\n" + text}), sim, Task(name="sized", code=_SIZED_TASK)
+        Submission(files={"model_new.py": f"import sys\nOWN = {python_paths()!r}\n{text}"}),
+        sim,
+        Task(name="sized", code=_SIZED_TASK),
     )
     assert result.status is CompileStatus.OK, result.log
     (library,) = json.loads(Path(result.build_dir, INDEX).read_text()).values()
