@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from warpsmith.optimizer.build import KERNELS_PATH, Plan
 from warpsmith.optimizer.cuda_source import Segment, cuda_file
 from warpsmith.optimizer.cuda_text import kernel_buffers
+from warpsmith.optimizer.library import Library
 from warpsmith.optimizer.plan import REGISTER_BUDGET, Launch, is_windowed, kept_arrays, traffic_bytes
 from warpsmith.types import CompileStatus, Submission
 
@@ -28,8 +29,9 @@ MARGIN = 0.02
 _ROUNDS = 7
 _FLUSH_BYTES = 256 << 20
 
-Timer = Callable[[Any, str, Launch], float | None]
-"""(built module, launcher, launch) → milliseconds, or None where it cannot be timed."""
+Step = TypeVar("Step", Launch, Library)
+Timer = Callable[[Any, str, Any], float | None]
+"""(built module, launcher, launch or library step) → milliseconds, or None where it cannot be timed."""
 
 
 def variants(plan: Plan, launch: Launch) -> list[Launch]:
@@ -92,27 +94,44 @@ def tune(plan: Plan, compiler: Compiler, target: Target, timer: Timer, budget_s:
     if not chosen:
         return plan
     submission, launchers = variant_submission(plan, chosen)
-    result = compiler.build(submission, target)
-    if result.status is not CompileStatus.OK or result.build_dir is None:
+    best = fastest(submission, launchers, compiler, target, timer, budget_s)
+    if not best:
         return plan
-    module = load_extension(Path(result.build_dir))
-    deadline = time.monotonic() + budget_s
-    best: dict[str, tuple[float, Launch]] = {}
-    for launcher, launch in launchers.items():
-        if time.monotonic() > deadline:
-            break
-        taken = timer(module, launcher, launch)
-        if taken is None:
-            continue
-        known = best.get(launch.name)
-        if known is None or taken < known[0] * (1 - MARGIN):
-            best[launch.name] = (taken, launch)
     notes = [
         f"{name}: {launch.block} threads, {_shape(launch)}, {taken * 1000:.1f} µs by its own events"
         for name, (taken, launch) in best.items()
     ]
     tuned = plan.with_launches({name: launch for name, (_, launch) in best.items()})
     return replace(tuned, notes=[*tuned.notes, *notes])
+
+
+def fastest(
+    submission: Submission,
+    launchers: Mapping[str, Step],
+    compiler: Compiler,
+    target: Target,
+    timer: Timer,
+    budget_s: float,
+) -> dict[str, tuple[float, Step]]:
+    """The fastest variant of each step, by name, with its milliseconds; nothing where `submission` does not build.
+
+    `launchers` gives the variant that each launcher of `submission` runs. The first of a step stands until another
+    wins by MARGIN; those that `budget_s` (seconds, the build not counted) does not suffice for are left out.
+    """
+    result = compiler.build(submission, target)
+    if result.status is not CompileStatus.OK or result.build_dir is None:
+        return {}
+    module = load_extension(Path(result.build_dir))
+    deadline = time.monotonic() + budget_s
+    best: dict[str, tuple[float, Step]] = {}
+    for launcher, variant in launchers.items():
+        if time.monotonic() > deadline:
+            break
+        taken = timer(module, launcher, variant)
+        known = best.get(variant.name)
+        if taken is not None and (known is None or taken < known[0] * (1 - MARGIN)):
+            best[variant.name] = (taken, variant)
+    return best
 
 
 def _shape(launch: Launch) -> str:

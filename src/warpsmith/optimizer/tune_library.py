@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warpsmith.optimizer.build import KERNELS_PATH, Plan
 from warpsmith.optimizer.cuda_source import Segment, cuda_file
 from warpsmith.optimizer.library import CHOICES, Conv, Library, step_buffers
-from warpsmith.optimizer.tune import MARGIN, CudaTimer, Timer, load_extension
-from warpsmith.types import CompileStatus, Submission
+from warpsmith.optimizer.tune import CudaTimer, Timer, fastest
+from warpsmith.types import Submission
 
 if TYPE_CHECKING:
     from warpsmith.types import Target
@@ -56,19 +54,9 @@ def tune_libraries(
     submission, launchers = library_variants(plan)
     if submission is None:
         return plan
-    result = compiler.build(submission, target)
-    if result.status is not CompileStatus.OK or result.build_dir is None:
+    best = fastest(submission, launchers, compiler, target, timer, budget_s)
+    if not best:
         return plan
-    module = load_extension(Path(result.build_dir))
-    deadline = time.monotonic() + budget_s
-    best: dict[str, tuple[float, Library]] = {}
-    for launcher, step in launchers.items():
-        if time.monotonic() > deadline:
-            break
-        taken = timer(module, launcher, step)  # type: ignore[arg-type]
-        known = best.get(step.name)
-        if taken is not None and (known is None or taken < known[0] * (1 - MARGIN)):
-            best[step.name] = (taken, step)
     by_spec = {replace(step.spec, choice=0): step.spec.choice for _, step in best.values()}
     chosen = {
         s.name: replace(s, spec=replace(s.spec, choice=by_spec.get(s.spec, s.spec.choice)))
