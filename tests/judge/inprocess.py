@@ -58,6 +58,7 @@ class InProcess(RunnerProcess):
 
     def __init__(self, code: str, recorded: bool = False):
         self.name, self.device, self._ready = "the candidate", Device.SIM, True
+        self.closed = False
         self._runner = _Runner(code)
         self._reply = b""
         self._recorded = recorded

@@ -252,7 +252,7 @@ def test_the_outputs_of_all_calls_are_poisoned_after_the_bracket(session) -> Non
     candidate = runner(judged, "torch.relu(x)")
     for pattern in (0xFF, 0x7F, 0xA5, 0x5A, 0xFF):
         judged.bench.run(candidate, 9.0, calls=16)
-        arena = judged.bench._buffers.arena.bytes[: 16 * 512].view(16, 512)[:, :256]
+        arena = judged.bench._lanes[candidate].buffers.arena.bytes[: 16 * 512].view(16, 512)[:, :256]
         assert (arena == pattern).all()
 
 

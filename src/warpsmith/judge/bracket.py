@@ -16,7 +16,7 @@ import torch
 from warpsmith.judge import gates
 from warpsmith.judge.clock import MAX_CALLS, calls_per_bracket, early_ms, late_ms
 from warpsmith.judge.evidence import Gathered
-from warpsmith.judge.exchange import InputBuffers, OutputReader, set_bytes
+from warpsmith.judge.exchange import InputBuffers, OutputReader, RunnerRoom, set_bytes
 from warpsmith.judge.process import Request, RunnerProcess
 from warpsmith.judge.verifier import Call, Draw, Verifier
 
@@ -34,6 +34,18 @@ ROOM_BYTES = 1 << 30
 ANSWER_TIMEOUT_S = 120.0
 GROUP_BYTES = 64 << 20
 """Inputs that are drawn before they are copied to where the runner reads them, all at once."""
+
+
+@dataclass(frozen=True)
+class _Lane:
+    """What passes to one runner and back."""
+
+    buffers: InputBuffers
+    reader: OutputReader
+
+    def close(self) -> None:
+        self.reader.close()
+        self.buffers.close()
 
 
 @dataclass(frozen=True)
@@ -65,8 +77,8 @@ class Bench:
         self.cuda = device == "cuda"
         self.watch: Gathered | None = None
         """Given what the observer saw of every bracket."""
-        self._buffers: InputBuffers | None = None
-        self._readers: dict[RunnerProcess, OutputReader] = {}
+        self._lanes: dict[RunnerProcess, _Lane] = {}
+        self._set_bytes = self._elements = 0
         self.verify_s = 0.0
         """What the last comparison took."""
         self._turn = 0
@@ -90,14 +102,14 @@ class Bench:
         RunnerProcess, and WrongResultError where an input was changed.
         """
         wanted = [call or self.fresh() for _ in range(calls)]
-        self._lay(runner, wanted)
+        lane = self._lay(runner, wanted)
         raw_ms = self._clocked(
             runner, runner.request(op, calls=calls), timeout_s, seed=wanted[0].forward_seed
         )
         start = time.perf_counter_ns()
         answer = runner.ask("describe", timeout_s)
         describing_ms = (time.perf_counter_ns() - start) / 1e6
-        outputs = self._readers[runner].read(answer, calls, self._kept)
+        outputs = lane.reader.read(answer, calls, self._kept)
         raw_ms += late_ms(describing_ms, outputs.tensors)
         # Gathered there while outputs are compared here.
         asked = runner.request("evidence") if self.watch is not None else None
@@ -108,7 +120,7 @@ class Bench:
         since = time.perf_counter()
         try:
             found = [
-                self.verifier.verify(wanted[i], outputs.calls[i], self._buffers.views(i))
+                self.verifier.verify(wanted[i], outputs.calls[i], lane.buffers.views(i))
                 for i in (() if spared else _secret_choice(calls))
             ]
         finally:
@@ -148,31 +160,44 @@ class Bench:
 
     def elements(self) -> int:
         """Elements of one set of inputs."""
-        return sum(view.numel() for view in self._buffers.views(0)) if self._buffers else 0
+        return self._elements
 
     # ---- steps ------------------------------------------------------------------------------------------------
 
-    def _lay(self, runner: RunnerProcess, wanted: list[Call]) -> None:
+    def _lay(self, runner: RunnerProcess, wanted: list[Call]) -> _Lane:
         """Draw the inputs of every call and write them where the runner reads them."""
-        drawn: list[list] = []
-        for i, one in enumerate(wanted):
-            drawn.append(one.inputs())
-            if i == 0:
-                self._share(runner, drawn[0], len(wanted))
-            if i + 1 == len(wanted) or len(drawn) * self._buffers.set_bytes >= GROUP_BYTES:
-                self._buffers.write(i + 1 - len(drawn), drawn)
+        drawn = [wanted[0].inputs()]
+        lane = self._lane(runner, drawn[0], len(wanted))
+        for i in range(1, len(wanted) + 1):
+            if i == len(wanted) or len(drawn) * lane.buffers.set_bytes >= GROUP_BYTES:
+                lane.buffers.write(i - len(drawn), drawn)
                 drawn.clear()
+            if i < len(wanted):
+                drawn.append(wanted[i].inputs())
+        return lane
 
-    def _share(self, runner: RunnerProcess, inputs: list, sets: int) -> None:
-        if self._buffers is None or not self._buffers.fits(inputs, sets):
-            self.close()
-            arena = 0 if self.cuda else sets * self.reference.output_bytes(self.model, inputs)
+    def _lane(self, runner: RunnerProcess, inputs: list, sets: int) -> _Lane:
+        lane = self._lanes.get(runner)
+        if lane is None or not lane.buffers.fits(inputs, sets):
+            for old in [known for known in self._lanes if known is runner or known.closed]:
+                self._lanes.pop(old).close()
+            lane = self._lanes[runner] = self._new_lane(runner, inputs, sets)
+            self._set_bytes = lane.buffers.set_bytes
+            self._elements = sum(view.numel() for view in lane.buffers.views(0))
+        return lane
+
+    def _new_lane(self, runner: RunnerProcess, inputs: list, sets: int) -> _Lane:
+        if self.cuda:
             # Growing costs 65 ms a time: closing what another process has mapped waits for the GPU.
-            room = max(sets, min(MAX_CALLS, ROOM_BYTES // set_bytes(inputs))) if self.cuda else sets
-            self._buffers = InputBuffers(self.device, inputs, room, arena)
-        if runner not in self._readers:
-            self._buffers.attach(runner, ANSWER_TIMEOUT_S)
-            self._readers[runner] = OutputReader(self._buffers)
+            sets = max(sets, min(MAX_CALLS, ROOM_BYTES // set_bytes(inputs)))
+            buffers = InputBuffers(
+                self.device, inputs, sets, 0, lambda n: RunnerRoom(runner, n, ANSWER_TIMEOUT_S)
+            )
+        else:
+            arena = sets * self.reference.output_bytes(self.model, inputs)
+            buffers = InputBuffers(self.device, inputs, sets, arena)
+        buffers.attach(runner, ANSWER_TIMEOUT_S)
+        return _Lane(buffers, OutputReader(buffers))
 
     def _clocked(self, runner: RunnerProcess, request: Request, timeout_s: float, *, seed: int = 0) -> float:
         """Milliseconds from sending `request`, everything settled, until it is answered and the GPU is idle.
@@ -209,18 +234,14 @@ class Bench:
             return 1
         if self._call_bytes is None:
             inputs = self.reference.draw_inputs(secrets.randbits(62))
-            self._call_bytes = max(self._buffers.set_bytes, self.reference.output_bytes(self.model, inputs))
+            self._call_bytes = max(self._set_bytes, self.reference.output_bytes(self.model, inputs))
         memory = torch.cuda.get_device_properties(0).total_memory
         return max(1, int(MEMORY_SHARE * memory / self._call_bytes))
 
     def close(self) -> None:
         """Unmap what runners exported and free the shared inputs."""
-        for reader in self._readers.values():
-            reader.close()
-        self._readers.clear()
-        if self._buffers is not None:
-            self._buffers.close()
-            self._buffers = None
+        while self._lanes:
+            self._lanes.popitem()[1].close()
 
 
 def _secret_choice(calls: int) -> list[int]:

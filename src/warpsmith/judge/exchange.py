@@ -2,6 +2,7 @@
 
 import math
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -46,17 +47,52 @@ class Outputs:
         torch._foreach_add_(regions, pattern)
 
 
-class InputBuffers:
-    """Shared memory for `sets` sets of one task's inputs: a bracket of that many calls reads each set once."""
+class RunnerRoom:
+    """Memory on the GPU that the runner has allocated and this process has mapped, as a uint8 tensor `bytes` [n].
 
-    def __init__(self, device: str, inputs: list, sets: int, arena_bytes: int):
+    It is the runner's own because what it reads through a mapping is slower where it does not lie in a row: on an
+    H200 a transposing copy of 8192² floats took 0.57 ms instead of 0.47 ms, and 7 ms on inputs not read before.
+    """
+
+    def __init__(self, runner: RunnerProcess, nbytes: int, timeout_s: float):
+        answer = runner.ask("room", timeout_s, nbytes=nbytes)
+        self._imports = memory.CudaImports()
+        try:
+            whole = self._imports.open(str(answer["cuda"]))
+            if whole.numel() < nbytes:
+                raise ValueError("too little memory for the inputs")
+        except (ValueError, KeyError, memory.CudaDriverError) as error:
+            self._imports.close()
+            raise CandidateCrashedError(f"the candidate's answer is malformed: {error}") from None
+        self.bytes = whole[:nbytes]
+
+    def describe(self) -> tuple[dict, list[int]]:
+        """Nothing: the runner knows its own memory."""
+        return {}, []
+
+    def close(self) -> None:
+        """Unmap."""
+        del self.bytes
+        self._imports.close()
+
+
+class InputBuffers:
+    """Shared memory for `sets` sets of one task's inputs: a bracket of that many calls reads each set once.
+
+    `allocate` makes the memory, given bytes; by default a buffer of this process.
+    """
+
+    def __init__(
+        self, device: str, inputs: list, sets: int, arena_bytes: int, allocate: Callable | None = None
+    ):
         self.device = device
         self.sets = sets
         self.spec, tensors = values.flatten(inputs)
         # Where the next input lies is secret, and between them is poison: who reads past one's end finds nothing.
         self._gap = ALIGN * (1 + secrets.randbelow(MOST_GAPS))
         self.layouts, self.set_bytes = _places(tensors, self._gap)
-        self.buffer = memory.new_buffer(device, self.set_bytes * sets)
+        nbytes = max(1, self.set_bytes * sets)
+        self.buffer = allocate(nbytes) if allocate else memory.new_buffer(device, nbytes)
         self.buffer.bytes.fill_(POISON[0])
         self.arena = memory.new_buffer(device, arena_bytes) if device == "cpu" else None
         parts = [self.buffer.bytes[i * self.set_bytes : (i + 1) * self.set_bytes] for i in range(sets)]

@@ -14,6 +14,8 @@ from functools import cache
 import torch
 
 HANDLE_BYTES = 64
+_BUFFER_ID = 7
+"""CU_POINTER_ATTRIBUTE_BUFFER_ID of cuda.h."""
 
 
 class CudaDriverError(RuntimeError):
@@ -38,6 +40,7 @@ def _driver() -> ctypes.CDLL:
     lib.cuIpcOpenMemHandle_v2.argtypes = [pointer, _IpcHandle, ctypes.c_uint]
     lib.cuIpcCloseMemHandle.argtypes = [ctypes.c_uint64]
     lib.cuMemGetAddressRange_v2.argtypes = [pointer, size, ctypes.c_uint64]
+    lib.cuPointerGetAttribute.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64]
     return lib
 
 
@@ -66,6 +69,16 @@ def address_range(address: int) -> tuple[int, int]:
     base, size = ctypes.c_uint64(), ctypes.c_size_t()
     _check("cuMemGetAddressRange", _driver().cuMemGetAddressRange_v2(base, size, address))
     return base.value, size.value
+
+
+def buffer_ids(addresses: list[int]) -> list[int]:
+    """For each address the number of its allocation: no other of this process, earlier or later, has the same."""
+    found, ids = ctypes.c_ulonglong(), []
+    get, place = _driver().cuPointerGetAttribute, ctypes.addressof(found)
+    for address in addresses:
+        _check("cuPointerGetAttribute", get(place, _BUFFER_ID, address))
+        ids.append(found.value)
+    return ids
 
 
 def ipc_handle(address: int) -> str:

@@ -79,6 +79,7 @@ class RunnerProcess:
         self._channel = Channel(ours, spin=spec.device is Device.CUDA)
         self._device_request: Request | None = None
         self._ready = False
+        self.closed = False
 
     def request(self, op: str, **fields: object) -> Request:
         """An encoded request with a fresh secret number, which its answer must repeat: none can be sent ahead."""
@@ -149,6 +150,7 @@ class RunnerProcess:
 
     def close(self) -> None:
         """Kill the whole process tree and wait until it is gone."""
+        self.closed = True
         self._tree.kill_tree()
         self._channel.close()
 
