@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -16,8 +17,25 @@ class NVMLError(Exception):
     """As pynvml's."""
 
 
-def nvml(pids: list[int], missing: bool = False, reasons: int = 0) -> SimpleNamespace:
-    """An NVML of one GPU; `missing`: of a driver that tells nothing."""
+class NVMLErrorNotFound(NVMLError):
+    """As pynvml's NVMLError_NotFound."""
+
+
+def nvml(
+    pids: list[int], missing: bool = False, reasons: int = 0, used: dict[int, int] | None = None
+) -> SimpleNamespace:
+    """An NVML of one GPU; `missing`: of a driver that tells nothing.
+
+    `used`: percent of the cores by process; None of a driver that does not tell, empty of one without a sample.
+    """
+
+    def utilization(_handle: object, since_us: int) -> list[SimpleNamespace]:
+        assert 0 < time.time() * 1e6 - since_us < 2e6
+        if used is None:
+            raise NVMLError
+        if not used:
+            raise NVMLErrorNotFound
+        return [SimpleNamespace(pid=pid, smUtil=share) for pid, share in used.items()]
 
     def tells(value: object) -> object:
         def function(*_arguments: object) -> object:
@@ -29,6 +47,8 @@ def nvml(pids: list[int], missing: bool = False, reasons: int = 0) -> SimpleName
 
     return SimpleNamespace(
         NVMLError=NVMLError,
+        NVMLError_NotFound=NVMLErrorNotFound,
+        nvmlDeviceGetProcessUtilization=utilization,
         nvmlDeviceGetClockInfo=tells(1755),
         nvmlDeviceGetTemperature=tells(51),
         nvmlDeviceGetCurrentClocksThrottleReasons=tells(reasons),
@@ -59,6 +79,12 @@ def test_own_children_are_not_foreign_and_others_are() -> None:
         child.wait()
     assert state.foreign == frozenset({1})
     assert disturbance(QUIET, state) == "another process uses the GPU (pid 1)"
+
+
+def test_a_foreign_process_that_runs_nothing_disturbs_nothing() -> None:
+    here = [os.getpid(), 1]
+    for used, foreign in ({1: 0, os.getpid(): 80}, set()), ({}, set()), ({1: 3}, {1}), (None, {1}):
+        assert GpuProbe(nvml(here, used=used), "handle").read().foreign == foreign
 
 
 def test_numbers_of_another_namespace_are_not_judged_but_their_changes_are() -> None:

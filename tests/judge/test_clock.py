@@ -15,6 +15,7 @@ from warpsmith.judge.clock import (
     quantile,
     time_stats,
     unsteady_null,
+    with_kernels,
 )
 
 times = st.floats(1e-3, 1e4)
@@ -32,6 +33,15 @@ def test_a_brackets_null_cost_is_taken_once_and_shared_by_its_calls() -> None:
 def test_below_five_times_the_null_cost_is_launch_bound() -> None:
     assert time_stats(Samples(1, (0.49,)), null_ms=0.1).launch_bound
     assert not time_stats(Samples(1, (0.51,)), null_ms=0.1).launch_bound
+
+
+def test_kernels_that_run_for_less_than_half_of_the_time_make_it_launch_bound() -> None:
+    stats = time_stats(Samples(10, (10.1,)), null_ms=0.1)
+    assert with_kernels(stats, None) == stats
+    half, less = with_kernels(stats, 0.5), with_kernels(stats, 0.4)
+    assert (half.launch_bound, half.launches_ms) == (False, 0.5)
+    assert (less.launch_bound, less.launches_ms) == (True, pytest.approx(0.6))
+    assert with_kernels(stats, 1.5).launches_ms == 0.0
 
 
 def test_time_is_never_zero_or_negative() -> None:

@@ -1,6 +1,7 @@
 """What else happens on a GPU while something is timed on it: by NVML, in this process."""
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,16 @@ _SLOWED = {
 }  # fmt: skip
 """Reasons for lower clocks, as `nvml.h` numbers them, that lie outside the work (a power cap does not)."""
 _MAX_ANCESTORS = 64
+_LOOK_BACK_US = 1_000_000
+"""How far back a process's work on the GPU counts; the driver samples it several times a second."""
 
 
 @dataclass(frozen=True)
 class GpuState:
     """One reading; None for what the driver does not tell.
 
-    `pids`: compute processes on the GPU. `foreign`: those that this process did not start, None where the driver's
+    `pids`: compute processes on the GPU. `foreign`: those that this process did not start, and that ran something in
+    the last second where the driver tells that: a context that lies idle takes no time. None where the driver's
     process numbers are not the ones seen here. `reasons`: why clocks are below their maximum, a bit mask of nvml.h.
     """
 
@@ -85,8 +89,19 @@ class GpuProbe:
             temperature_c=self._ask(nvml.nvmlDeviceGetTemperature, handle, _CORE_TEMPERATURE),
             reasons=self._ask(reasons, handle),
             pids=pids,
-            foreign=_foreign(pids),
+            foreign=_foreign(pids, self._busy()),
         )
+
+    def _busy(self) -> frozenset[int] | None:
+        """Processes that used the GPU's cores lately; None where the driver does not tell."""
+        since = int(time.time() * 1e6) - _LOOK_BACK_US
+        try:
+            samples = self._nvml.nvmlDeviceGetProcessUtilization(self._handle, since)
+        except self._nvml.NVMLError as error:
+            # No sample is how the driver says that nothing ran.
+            nothing = getattr(self._nvml, "NVMLError_NotFound", ())
+            return frozenset() if nothing and isinstance(error, nothing) else None
+        return frozenset(sample.pid for sample in samples if sample.smUtil > 0)
 
     def _ask(self, function: Any, *arguments: Any) -> Any:
         try:
@@ -112,14 +127,16 @@ def probe_of(uuid: str) -> GpuProbe | None:
         return None
 
 
-def _foreign(pids: frozenset[int] | None) -> frozenset[int] | None:
-    """Those of `pids` that are neither this process nor started by it; None where this process is not among them.
+def _foreign(pids: frozenset[int] | None, busy: frozenset[int] | None) -> frozenset[int] | None:
+    """Those of `pids` that are neither this process nor started by it, and are `busy` where that is known.
 
-    It holds a context where it times anything; if it is not listed, the numbers are of another PID namespace.
+    None where this process is not among them: it holds a context where it times anything; if it is not listed, the
+    numbers are of another PID namespace.
     """
     if pids is None or os.getpid() not in pids:
         return None
-    return frozenset(pid for pid in pids if not _descends(pid))
+    working = pids if busy is None else pids & busy
+    return frozenset(pid for pid in working if not _descends(pid))
 
 
 def _descends(pid: int) -> bool:

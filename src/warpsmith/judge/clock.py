@@ -20,6 +20,7 @@ DESCRIBE_OUTPUT_MS = 0.03
 ARM_MS = 2.0
 """Wide, until it is measured on a GPU how long getting ready takes there at most."""
 LAUNCH_BOUND_FACTOR = 5.0
+LAUNCH_BOUND_SHARE = 0.5
 RESOLUTION_MS = 1e-4
 """Times are never reported below 0.1 µs: a call that the bracket cannot tell from nothing has no meaningful ratio."""
 
@@ -120,6 +121,15 @@ def time_stats(samples: Samples, null_ms: float) -> TimeStats:
         launch_bound=raw_median < LAUNCH_BOUND_FACTOR * null_ms,
         samples_ms=tuple(round(v, 6) for v in net),
     )
+
+
+def with_kernels(stats: TimeStats, kernels_ms: float | None) -> TimeStats:
+    """These times beside the `kernels_ms` that an independent profiler summed over a call; None changes nothing."""
+    if kernels_ms is None:
+        return stats
+    launches_ms = max(0.0, stats.median_ms - kernels_ms)
+    bound = stats.launch_bound or kernels_ms < LAUNCH_BOUND_SHARE * stats.median_ms
+    return stats.model_copy(update={"launches_ms": launches_ms, "launch_bound": bound})
 
 
 def unsteady_null(stats: TimeStats) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from warpsmith.errors import WarpsmithError
 from warpsmith.judge.baselines import BaselineStore
-from warpsmith.judge.clock import Samples, time_stats
+from warpsmith.judge.clock import Samples, time_stats, with_kernels
 from warpsmith.judge.explain import explained
 from warpsmith.judge.instrument import instrumented
 from warpsmith.judge.job import Instrument, JobFolder, RefereeJob, RefereeSetup
@@ -192,7 +192,8 @@ class Referee:
         if timed is not None:
             from warpsmith.judge.roofline import roofline
 
-            candidate = time_stats(timed, self.scoring.null_ms())
+            seen = found.ran.evidence()
+            candidate = with_kernels(time_stats(timed, self.scoring.null_ms()), seen and seen.device_ms)
             traffic = session.traffic()
             floor = byte_floor(traffic, candidate, self.gpu)
             told = {"floor": floor, "roofline": roofline(traffic, floor, candidate, self.gpu)}

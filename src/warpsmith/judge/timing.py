@@ -25,6 +25,9 @@ MOST_WARMUPS = 8
 NULL_BRACKETS = 20
 NULL_BUDGET_S = 2.0
 """For null brackets, and never for fewer than five."""
+SHORT_S = 2.0
+SHORT_ATTEMPTS = 2
+"""Calls of some µs are as unsteady as the processor's clock: two more attempts, not one, within SHORT_S."""
 Keep = Callable[[Bracket], object]
 """Is given every bracket, timed or not; may raise for what it shows."""
 
@@ -53,15 +56,18 @@ class Timer:
     def measure(self, timed: Timed, *, nulls: bool = False) -> Samples:
         """Brackets of one runner; with `nulls` also the null cost, which no candidate is asked for.
 
-        What cannot be believed is measured once more. Raises what RunnerProcess, the verifier and `keep` raise.
+        What cannot be believed is measured once more, and where that takes little time twice more. Raises what
+        RunnerProcess, the verifier and `keep` raise.
         """
         with _without_gc():
             calls = self._choose(timed)
+            before: list[str] = []
+            since = time.monotonic()
             found = self._attempt(timed, calls)
-            if found.unstable:
-                before = found.unstable
+            while found.unstable and len(before) < _attempts_left(time.monotonic() - since):
+                before.append(found.unstable)
                 found = self._attempt(timed, calls)
-                found = replace(found, unstable=_twice(found.unstable, before))
+            found = replace(found, unstable=_again(found.unstable, before))
             return replace(found, null=self._null(timed, calls)) if nulls else found
 
     def interleave(self, candidate: Timed, baseline: Timed) -> Interleaved:
@@ -76,7 +82,7 @@ class Timer:
             if unstable:
                 before = unstable
                 pairs, unstable = self._in_turn((candidate, baseline), calls)
-                unstable = _twice(unstable, before)
+                unstable = _again(unstable, [before])
             null = self._null(baseline, calls)
         mine, theirs = (_samples(calls, [pair[i] for pair in pairs]) for i in (0, 1))
         return Interleaved(
@@ -166,8 +172,17 @@ class Timer:
         return "; ".join(filter(None, (disturbed, told)))
 
 
-def _twice(again: str, before: str) -> str:
-    return f"{again} (measured twice; before: {before})" if again else ""
+def _attempts_left(taken_s: float) -> int:
+    return SHORT_ATTEMPTS if taken_s < SHORT_S else 1
+
+
+def _again(last: str, before: list[str]) -> str:
+    """Why the last of several measurements cannot be believed; empty where it can, or was the first."""
+    if not last or not before:
+        return last
+    times = "twice" if len(before) == 1 else f"{len(before) + 1} times"
+    reasons = "; ".join(dict.fromkeys(before))
+    return f"{last} (measured {times}; before: {reasons})"
 
 
 def _samples(calls: int, brackets: list[Bracket]) -> Samples:

@@ -88,7 +88,12 @@ class TimeStats(Record):
     device_median_ms: float | None = None
     """Median of the measured process's own CUDA events: informative, never trusted alone."""
     launch_bound: bool = False
-    """True where the bracket takes less than five times the null cost: the time is shown, not trusted."""
+    """True where the bracket takes less than five times the null cost, or kernels run for less than half of the time.
+
+    The time is shown, not trusted.
+    """
+    launches_ms: float | None = None
+    """What of a call is not kernels' time: launches, gaps between kernels. None where kernels were not timed."""
     samples_ms: tuple[float, ...] = ()
     """One a bracket."""
 
