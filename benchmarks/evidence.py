@@ -104,6 +104,7 @@ def agreement(name: str) -> dict:
     row: dict = {
         "status": verdict.status.value,
         "detail": verdict.detail,
+        "seconds": verdict.seconds,
         "checks": {c.check: c.detail for c in verdict.checks},
     }
     if seen is not None:

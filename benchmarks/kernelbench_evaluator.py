@@ -1,4 +1,4 @@
-"""KernelBench's own evaluator beside `warpsmith judge`, on ten solutions in its form, five right and five wrong.
+"""KernelBench's own evaluator beside `warpsmith judge`, on twelve solutions in its form, half of them right.
 
     python benchmarks/kernelbench_evaluator.py --kernelbench-repo DIR --kernelbench FILE [--out FILE]
 
@@ -50,6 +50,8 @@ TABLE = (
     Solution("square_matmul_transposed", 1, 1, False),
     Solution("diagonal", 1, 12, True),
     Solution("diagonal_last_row_missing", 1, 12, False),
+    Solution("diagonal_by_four", 1, 12, True),
+    Solution("diagonal_squared", 1, 12, False),
     Solution("layer_norm", 1, 40, True),
     Solution("layer_norm_epsilon", 1, 40, False),
     Solution("gemm_sum", 2, 14, True),

@@ -13,6 +13,7 @@ from warpsmith.errors import InfrastructureError
 from warpsmith.sim.sanitizer import EXIT_STATUS, report_texts
 
 NAME = "compute-sanitizer"
+PADDING_BYTES = 4096
 MISSING = f"{NAME} is not installed (it comes with the CUDA toolkit; set CUDA_HOME)"
 _FAULT = re.compile(
     r"^=+ (?P<what>Invalid __(?P<space>\w+)__ (?P<access>\w+) of size (?P<bytes>\d+) bytes?"
@@ -41,10 +42,11 @@ def launcher(report: Path) -> tuple[str, ...]:
     tool = find()
     if tool is None:
         raise InfrastructureError(MISSING)
-    # a call of the driver that PyTorch makes to find something out is no fault
+    # A call of the driver that PyTorch makes to find something out is no fault. Without padding an allocation of whole
+    # pages ends where the next begins, and an access beyond it is one of the next's.
     return (
-        tool, "--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", str(EXIT_STATUS),
-        "--log-file", f"{report}.log",
+        tool, "--tool", "memcheck", "--report-api-errors", "no", "--padding", str(PADDING_BYTES),
+        "--error-exitcode", str(EXIT_STATUS), "--log-file", f"{report}.log",
     )  # fmt: skip
 
 
