@@ -69,7 +69,13 @@ class RunnerProcess:
             gpu=spec.device is Device.CUDA,
         )
         environment = {k: os.environ[k] for k in KEPT_ENVIRONMENT if k in os.environ}
-        environment |= {"HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", **dict(spec.environment)}
+        # Its user may have no name, which libraries ask for.
+        environment |= {
+            "HOME": "/tmp",
+            "USER": "nobody",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **dict(spec.environment),
+        }
         self.name = spec.name
         self.device = spec.device
         self._tree = Tree(

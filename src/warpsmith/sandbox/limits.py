@@ -14,9 +14,9 @@ def prlimit(spec: SandboxSpec, *, processes: bool = True) -> list[str]:
     return [*argv, "--"]
 
 
-def drop_privileges(*, change_user: bool) -> list[str]:
-    """No capabilities now or later, and another user where the caller may become one."""
-    user = [f"--reuid={UID}", f"--regid={UID}", "--clear-groups"] if change_user else []
+def drop_privileges(*, change_user: bool, uid: int | str = UID) -> list[str]:
+    """No capabilities now or later, and the user `uid` where the caller may become another one."""
+    user = [f"--reuid={uid}", f"--regid={UID}", "--clear-groups"] if change_user else []
     return [
         "setpriv",
         *user,

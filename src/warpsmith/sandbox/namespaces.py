@@ -1,6 +1,8 @@
 """Isolation with what every Linux has: util-linux's unshare, mount, setpriv and prlimit.
 
-As root the namespaces are made directly and the user is changed inside them. A plain user gets a user
+As root the namespaces are made directly and the user is changed inside them: the kernel counts a user's processes
+together, so a tree that may write nothing gets a user of its own, named after the wrapper's process id, which nobody
+else has while the wrapper lives. A plain user gets a user
 namespace for the mounts and a second one inside it, where the program is user 65534 and owns nothing. The shell
 that builds the view stays as the first process of the pid namespace: the wrapper's death kills it
 (`--kill-child`), and its death kills everything. It cannot become the program, since a change of user clears
@@ -14,12 +16,13 @@ from shlex import join, quote
 
 from warpsmith.sandbox.limits import drop_privileges, prlimit
 from warpsmith.sandbox.probe import SBIN, missing, probe
-from warpsmith.sandbox.view import UID, Kind, Mount, cwd_inside, job_mounts, system_mounts
+from warpsmith.sandbox.view import OWN_UIDS, UID, Kind, Mount, cwd_inside, job_mounts, own_user, system_mounts
 from warpsmith.types.protocols import SandboxSpec
 
 _TOOLS = ("unshare", "setpriv", "prlimit", "mount", "umount", "pivot_root", "sh")
 _ROOT = "/tmp"
 _OLD = "/.old"
+_OWN = "WARPSMITH_SANDBOX_UID"
 
 
 class NamespacesSandbox:
@@ -41,7 +44,10 @@ class NamespacesSandbox:
         namespaces = ["--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child"]
         user = [] if root else ["--user", "--map-root-user"]
         script = _script(spec, root=root)
+        # the shell becomes unshare, whose process id it is then
+        wrap = f'export {_OWN}=$(({OWN_UIDS.start} + $$)); exec "$@"'
         return [
+            *(["sh", "-euc", wrap, "sandbox"] if own_user(spec) else []),
             shutil.which("unshare") or "unshare",
             *user,
             *namespaces,
@@ -62,9 +68,15 @@ def _script(spec: SandboxSpec, *, root: bool) -> str:
     writable = [mount.path for mount in jobs if mount.kind is Kind.WRITABLE]
     owned = [path for path in writable if root and os.path.isdir(path)]
     tmpfs = f"mount -t tmpfs -o nosuid,nodev,mode=1777,size={spec.tmp_bytes} tmpfs"
-    inner = [*drop_privileges(change_user=root), *prlimit(spec)]
-    if not root:
+    own = own_user(spec)
+    inner = [*drop_privileges(change_user=root and not own), *prlimit(spec)]
+    program = join(inner)
+    if own:
+        program = join(["env", f"--unset={_OWN}", *drop_privileges(change_user=True, uid=_OWN), *prlimit(spec)])
+        program = program.replace(f"--reuid={_OWN}", f'--reuid="${_OWN}"')
+    elif not root:
         inner = ["unshare", "--user", f"--map-user={UID}", f"--map-group={UID}", "--keep-caps", "--", *inner]
+        program = join(inner)
     lines = [
         # where memory runs out, what runs here goes before whoever judges it; not everyone may say so
         "{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null || :",
@@ -89,7 +101,7 @@ def _script(spec: SandboxSpec, *, root: bool) -> str:
         *_read_only_but(["/proc", "/dev", "/tmp", *writable]),
         f"cd -- {quote(cwd_inside(spec))}",
         # not the last command, else the shell would become the program
-        f'set +e; {join(inner)} "$@"',
+        f'set +e; {program} "$@"',
         "exit $?",
     ]
     return "\n".join(lines)

@@ -13,7 +13,10 @@ from warpsmith.errors import InfrastructureError, UsageError
 from warpsmith.types.protocols import SandboxSpec
 
 UID = 65534
-"""The user that isolated processes run as."""
+"""The user that isolated processes run as, and their group; where one leaves no files behind, see `OWN_UIDS`."""
+
+OWN_UIDS = range(2_000_000_000, 2_000_000_000 + (1 << 22))
+"""As root, users of one isolated tree each: this range's start plus a process id (at most 2^22 on Linux)."""
 
 _SYSTEM = (
     "/usr",
@@ -140,11 +143,24 @@ def job_mounts(spec: SandboxSpec, *, other_user: bool) -> list[Mount]:
             shown.get(parent or "") is Kind.READ_ONLY or any(_inside(path, base) for base in _SYSTEM)
         ):
             continue
-        if other_user and kind is Kind.READ_ONLY and _closed(path):
+        if other_user and kind is Kind.READ_ONLY and _closed(path, None if own_user(spec) else UID):
             mounts += _entries(path)
         else:
             mounts.append(Mount(kind, path, path))
     return mounts
+
+
+def own_user(spec: SandboxSpec) -> bool:
+    """True where a tree of `spec` gets a user of its own: as root, where it can leave no file for a later one.
+
+    False too where this user namespace does not map `OWN_UIDS`.
+    """
+    return os.geteuid() == 0 and not spec.writable and _mapped(OWN_UIDS)
+
+
+def _mapped(users: range) -> bool:
+    rows = (map(int, line.split()) for line in Path("/proc/self/uid_map").read_text().splitlines())
+    return any(first <= users[0] and users[-1] < first + count for first, _, count in rows)
 
 
 def cwd_inside(spec: SandboxSpec) -> str:
@@ -152,9 +168,9 @@ def cwd_inside(spec: SandboxSpec) -> str:
     return os.path.realpath(spec.cwd)
 
 
-def _closed(path: str) -> bool:
+def _closed(path: str, owner: int | None) -> bool:
     info = os.stat(path)
-    return stat.S_ISDIR(info.st_mode) and info.st_uid != UID and info.st_mode & 0o005 != 0o005
+    return stat.S_ISDIR(info.st_mode) and owner != info.st_uid and info.st_mode & 0o005 != 0o005
 
 
 def _entries(path: str) -> list[Mount]:
