@@ -77,6 +77,18 @@ class InfrastructureError(WarpsmithError):
     """Ours or the machine's fault: no compiler, a full disk, a lost worker, a broken GPU."""
 
 
+class ModelUnavailableError(InfrastructureError):
+    """A language model's service gave no answer though it was asked again: timeouts, rate limits, its own errors."""
+
+
+class ModelReplyError(InfrastructureError):
+    """A language model's service answered what cannot be read, though it was asked again."""
+
+
+class RequestRefusedError(InfrastructureError):
+    """A language model's service refused the request itself; asking again would not help."""
+
+
 class MissingExtraError(InfrastructureError):
     """A command needs an optional dependency that is not installed."""
 

@@ -9,7 +9,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,10 +54,13 @@ class Workspace:
         self._forms = (str(self.root), os.path.abspath(root))
 
     @contextmanager
-    def place(self, path: str, *, make_folders: bool = False) -> Iterator[Place]:
-        """The entry that `path` names, links followed; missing folders on the way are made on demand."""
+    def place(self, path: str, *, make_folders: bool = False, follow: bool = True) -> Iterator[Place]:
+        """The entry that `path` names, links followed; missing folders on the way are made on demand.
+
+        Without `follow` a link in the last place is the entry itself.
+        """
         with _told(path):
-            walk = _Walk(self._forms, make_folders)
+            walk = _Walk(self._forms, make_folders, follow)
             try:
                 yield walk.to(path)
             finally:
@@ -123,12 +126,22 @@ class Workspace:
             _replace(place, data, mode)
             return place.path
 
-    def walk(self, path: str = ".") -> Iterator[Entry]:
-        """Every regular file at and below the folder `path`, links not followed, unreadable ones left out."""
+    def replace(self, path: str, data: bytes, mode: int) -> None:
+        """As `write`, but what stands at `path` itself is replaced, a link or a special file too."""
+        with self.place(path, make_folders=True, follow=False) as place:
+            if place.name == ".":
+                raise ToolError(f"{path} is a folder, not a file")
+            _replace(place, data, mode)
+
+    def walk(self, path: str = ".", *, enter: Callable[[str], bool] | None = None) -> Iterator[Entry]:
+        """Every regular file at and below the folder `path`, links not followed, unreadable ones left out.
+
+        `enter` says of a folder's name whether to look into it (None: into all).
+        """
         with self.place(path) as place:
             top = os.open(place.name, _FOLDER, dir_fd=place.folder)
             prefix = "" if place.path == "." else place.path + "/"
-        yield from _files(top, prefix)
+        yield from _files(top, prefix, enter or _any_folder)
 
 
 class MissingError(ToolError):
@@ -152,9 +165,10 @@ def _told(path: str) -> Iterator[None]:
 class _Walk:
     """The folders from the workspace down to where the walk stands."""
 
-    def __init__(self, roots: tuple[str, ...], make_folders: bool):
+    def __init__(self, roots: tuple[str, ...], make_folders: bool, follow: bool):
         self._roots = roots
         self._make = make_folders
+        self._follow = follow
         self._links = 0
         self._folders = [os.open(roots[0], _FOLDER)]
         self._names: list[str] = []
@@ -177,7 +191,7 @@ class _Walk:
             if part == "..":
                 self._up(path)
                 continue
-            link = self._link(part)
+            link = self._link(part) if todo or self._follow else None
             if link is not None:
                 self._links += 1
                 if self._links > _MAX_LINKS:
@@ -261,7 +275,11 @@ def _replace(place: Place, data: bytes, mode: int) -> None:
         raise
 
 
-def _files(folder: int, prefix: str, depth: int = 0) -> Iterator[Entry]:
+def _any_folder(name: str) -> bool:
+    return True
+
+
+def _files(folder: int, prefix: str, enter: Callable[[str], bool], depth: int = 0) -> Iterator[Entry]:
     """Owns `folder`. Only the folders of one branch are open at a time."""
     try:
         with os.scandir(folder) as entries:
@@ -271,9 +289,9 @@ def _files(folder: int, prefix: str, depth: int = 0) -> Iterator[Entry]:
                 info = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(info.st_mode):
                     yield Entry(prefix + entry.name, info.st_mtime_ns)
-                elif stat.S_ISDIR(info.st_mode) and depth + 1 < MAX_DEPTH:
+                elif stat.S_ISDIR(info.st_mode) and depth + 1 < MAX_DEPTH and enter(entry.name):
                     below = os.open(entry.name, _FOLDER, dir_fd=folder)
-                    yield from _files(below, f"{prefix}{entry.name}/", depth + 1)
+                    yield from _files(below, f"{prefix}{entry.name}/", enter, depth + 1)
             except OSError:
                 # gone, closed to us, or no descriptor is left at this depth
                 continue

@@ -115,6 +115,12 @@ class ToolContext:
             f"no background job {name!r}. " + (f"There are:\n{listing}" if listing else "None was started.")
         )
 
+    def kill_running(self) -> None:
+        """Kills what the shell and the jobs run, while other threads wait for it."""
+        self.shell.kill_running()
+        for job in list(self.jobs.values()):
+            job.kill_running()
+
     def close(self) -> None:
         """Ends the shell and every job."""
         with ExitStack() as stack:

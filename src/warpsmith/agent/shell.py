@@ -152,6 +152,11 @@ class Shell:
             # variables of more than the limit are left out with the rest of the listing
             return found.output if found.exit_code == 0 and "bytes left out ...]" not in found.output else ""
 
+    def kill_running(self) -> None:
+        """Kills all that runs in it, from any thread; whoever waits for a command sees that it ended."""
+        if (tree := self._tree) is not None:
+            _kill_below(tree.pid)
+
     def close(self) -> None:
         """Ends the shell and all that it started, a command that another thread waits for too."""
         if (tree := self._tree) is not None:
@@ -267,6 +272,10 @@ class Job:
         said = end.output if end is not None and not self.killed else ""
         return self._drain.take() or said
 
+    def kill_running(self) -> None:
+        """Kills all that runs in it, from any thread."""
+        _kill_below(self._tree.pid)
+
     def kill(self) -> None:
         """Kills all of its processes; nothing where it has ended."""
         if self.running():
@@ -300,6 +309,11 @@ def _descendants(pid: int) -> list[psutil.Process]:
         return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
+
+
+def _kill_below(pid: int) -> None:
+    for process in _descendants(pid):
+        _send_signal(process, signal.SIGKILL)
 
 
 def _inner_pid(pid: int) -> int | None:

@@ -13,6 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from warpsmith import __version__
+from warpsmith.cli.agent_options import (
+    AgentOptions,
+    EndpointOption,
+    MaxCostOption,
+    MaxTokensOption,
+    MinutesOption,
+    ModelOption,
+    PriceOption,
+    TextToolsOption,
+    TurnsOption,
+    UnsafeOption,
+    agent_limits,
+    parse_price,
+)
 from warpsmith.cli.errors import OTHER_VERDICT, PASSED, guarded
 from warpsmith.cli.options import (
     BaselinesOption,
@@ -28,8 +42,9 @@ from warpsmith.errors import TaskRefusedError
 if TYPE_CHECKING:
     from warpsmith.cli.progress import Reporter
     from warpsmith.report import EpisodeRecords
+    from warpsmith.rollout import Limits
     from warpsmith.store import Manifest
-    from warpsmith.types import Device, Task, Turn, Verdict
+    from warpsmith.types import Device, Task
     from warpsmith.types.protocols import JudgeSettings, Policy
 
 RUNS_FOLDER = "runs"
@@ -49,6 +64,15 @@ def optimize(
         bool, typer.Option("--full-size", help="Never scale sizes down for the simulator.")
     ] = False,
     vary: VaryOption = None,
+    model_name: ModelOption = None,
+    endpoint: EndpointOption = None,
+    price: PriceOption = None,
+    text_tools: TextToolsOption = False,
+    turns: TurnsOption = 200,
+    minutes: MinutesOption = 24 * 60.0,
+    max_tokens: MaxTokensOption = None,
+    max_cost: MaxCostOption = None,
+    unsafe_local: UnsafeOption = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
@@ -61,6 +85,12 @@ def optimize(
     chosen_rules = choose(Rules, rules, "rules")
     menu = choose(Menu, baselines, "baselines")
     wiring.check_policy(policy)
+    limits = agent_limits(turns, minutes, max_tokens, max_cost)
+    asked = AgentOptions(model_name, endpoint, parse_price(price), text_tools, unsafe_local)
+
+    def make() -> "Policy":
+        return asked.policy() if policy == wiring.AGENT else wiring.POLICIES[policy]()
+
     original = tasks.load(model)
     chosen_device = wiring.device(device)
     wiring.require_judge_extra()
@@ -69,7 +99,7 @@ def optimize(
     for variant in tasks.variants(original, vary or ()):
         place = out / _slug(variant.label) if out and vary else out
         shrink = chosen_device is Device.SIM and not full_size
-        done = _optimized(variant.task, wiring.POLICIES[policy](), settings, place, shrink=shrink)
+        done = _optimized(variant.task, make(), settings, place, limits, shrink=shrink)
         if vary and not as_json:
             print(f"{variant.label}:")
         answers.append(_told(done, as_json=as_json, variant=variant.label if vary else None))
@@ -89,7 +119,13 @@ class _Done:
 
 
 def _optimized(
-    original: "Task", policy: "Policy", settings: "JudgeSettings", out: Path | None, *, shrink: bool
+    original: "Task",
+    policy: "Policy",
+    settings: "JudgeSettings",
+    out: Path | None,
+    limits: "Limits",
+    *,
+    shrink: bool,
 ) -> _Done:
     """One task's run in its folder. Raises TaskRefusedError where nothing was submitted to an unfit task."""
     from warpsmith.cli.progress import reporter
@@ -101,7 +137,7 @@ def _optimized(
         task = _fit_simulator(original, progress) if shrink else original
         manifest = _manifest(task, policy, settings)
         folder = out or Path(RUNS_FOLDER) / f"{_slug(task.name)}-{_run_key(manifest)[:8]}"
-        records, fresh = _run(folder, manifest, original, task, policy, settings, progress)
+        records, fresh = _run(folder, manifest, original, task, policy, settings, limits, progress)
         if records.episode.stop is StopReason.FINISHED and not _submitted(records):
             unfit = _unfit(task, settings.device, progress)
     if unfit:
@@ -163,17 +199,20 @@ def _run(
     task: "Task",
     policy: "Policy",
     settings: "JudgeSettings",
+    limits: "Limits",
     progress: "Reporter",
 ) -> tuple["EpisodeRecords", bool]:
     """Runs, or goes on with, the episode in `folder` and writes its result; False: it had finished before."""
     from warpsmith.cli import wiring
+    from warpsmith.cli.live import Teller
     from warpsmith.report import write_result
-    from warpsmith.rollout import run_episode
+    from warpsmith.report.transcript import write_transcript
+    from warpsmith.rollout import RESUMABLE, run_episode
     from warpsmith.store import RunStore
 
     with RunStore(folder) as store:
         store.open(manifest)
-        if finished := store.episodes():
+        if (finished := store.episodes()) and finished[-1].stop not in RESUMABLE:
             return write_result(store, folder, finished[-1]), False
         progress.note(f"writing to {folder}")
         bench = wiring.bench(settings.device, progress.phase, ahead=True)
@@ -188,27 +227,11 @@ def _run(
             target=bench.target,
             settings=settings,
             store=store,
-            progress=_Teller(progress),
+            limits=limits,
+            progress=Teller(progress),
         )
+        write_transcript(store, folder, episode)
         return write_result(store, folder, episode), True
-
-
-class _Teller:
-    """Tells a person of an episode's steps."""
-
-    def __init__(self, progress: "Reporter") -> None:
-        self._progress = progress
-
-    def turn(self, turn: "Turn", verdict: "Verdict | None") -> None:
-        """One line a step."""
-        from warpsmith.report import headline
-
-        said = f" — {headline(verdict)}" if verdict else ""
-        self._progress.note(f"{turn.index + 1}. {turn.note}{said}")
-
-    def scoring(self, submission_hash: str) -> None:
-        """One line before the score."""
-        self._progress.note(f"judging the best submission ({submission_hash[:8]}) afresh for the score")
 
 
 def _improved(records: "EpisodeRecords") -> bool | None:

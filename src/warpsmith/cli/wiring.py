@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from warpsmith.cli.options import unknown
-from warpsmith.errors import InfrastructureError
+from warpsmith.errors import InfrastructureError, UsageError
 from warpsmith.types import Device, Phase, Target
 
 if TYPE_CHECKING:
+    from warpsmith.agent.settings import AgentSettings
     from warpsmith.gpu.devices import GpuInfo
+    from warpsmith.llm import LLMSettings
     from warpsmith.types.protocols import Compiler, GpuPool, Judge, Policy
 
 AUTO = "auto"
@@ -23,7 +25,9 @@ def _builtin() -> "Policy":
 
 
 POLICIES: dict[str, Callable[[], "Policy"]] = {"builtin": _builtin}
-"""One line a policy."""
+"""One line a policy that needs no options."""
+AGENT = "agent"
+"""The policy that a language model plays."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,31 @@ class Bench:
 
 def check_policy(word: str) -> None:
     """UsageError where there is no policy of this name; cheap, unlike making one."""
-    if word not in POLICIES:
-        raise unknown("policy", word, list(POLICIES))
+    if word not in (AGENT, *POLICIES):
+        raise unknown("policy", word, [AGENT, *POLICIES])
+
+
+def agent(
+    model: str | None, llm: "LLMSettings", settings: "AgentSettings", *, unsafe_local: bool = False
+) -> "Policy":
+    """The agent on a model named as BACKEND:NAME.
+
+    Raises UsageError for a missing or unknown model or key, InfrastructureError where nothing isolates its commands.
+    """
+    if not model:
+        raise UsageError("the agent needs a model", hint="give --model openai:NAME or anthropic:NAME")
+    from warpsmith.agent.policy import AgentPolicy
+    from warpsmith.llm import connect
+    from warpsmith.sandbox import LocalSandbox, best_available
+
+    reached = connect(model, llm)
+    sandbox = LocalSandbox() if unsafe_local else best_available()
+    if isinstance(sandbox, LocalSandbox) and not unsafe_local:
+        raise InfrastructureError(
+            "nothing here isolates the commands that a model runs",
+            hint="see warpsmith doctor, or accept the danger with --unsafe-local",
+        )
+    return AgentPolicy(reached, sandbox, settings)
 
 
 def require_judge_extra() -> None:

@@ -42,8 +42,8 @@ def launcher(report: Path) -> tuple[str, ...]:
     tool = find()
     if tool is None:
         raise InfrastructureError(MISSING)
-    # A call of the driver that PyTorch makes to find something out is no fault. Without padding an allocation of whole
-    # pages ends where the next begins, and an access beyond it is one of the next's.
+    # A call of the driver that PyTorch makes to find something out is no fault. Without padding an allocation of
+    # whole pages ends where the next begins, and an access beyond it is one of the next's.
     return (
         tool, "--tool", "memcheck", "--report-api-errors", "no", "--padding", str(PADDING_BYTES),
         "--error-exitcode", str(EXIT_STATUS), "--log-file", f"{report}.log",

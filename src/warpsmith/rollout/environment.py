@@ -1,10 +1,15 @@
 """What a policy works in: every judgement it asks for is stored, and none is paid for twice."""
 
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from warpsmith.errors import InfrastructureError
+from warpsmith.rollout.journal import Journal
 from warpsmith.store import RunStore
-from warpsmith.types import CompileResult, Status, Submission, Target, Task, Verdict
+from warpsmith.types import CompileResult, Status, Submission, Target, Task, Turn, Verdict
+from warpsmith.types.llm import Entry, Message, Reply
 from warpsmith.types.protocols import Compiler, Judge, JudgeSettings, Menu
 
 FINAL = "final:"
@@ -12,7 +17,11 @@ FINAL = "final:"
 
 
 class EpisodeEnvironment:
-    """Implements `Environment` over a judge, a compiler and a run's store."""
+    """Implements `Environment` over a judge, a compiler and a run's store.
+
+    Several threads may ask for judgements; they take turns. `kept` is told of each entry of the journal once it is
+    stored, `heard` of each piece of a reply under way.
+    """
 
     def __init__(
         self,
@@ -24,10 +33,15 @@ class EpisodeEnvironment:
         settings: JudgeSettings,
         store: RunStore,
         workdir: Path,
+        journal: Journal,
+        past_turns: tuple[Turn, ...] = (),
+        kept: Callable[[Entry], None] | None = None,
+        heard: Callable[[str], None] | None = None,
     ) -> None:
         self.task = task
         self.device = settings.device
         self.workdir = workdir
+        self.past_turns = past_turns
         self.judged: dict[str, Verdict] = {}
         """By submission hash, in the order asked for."""
         self._judge = judge
@@ -35,6 +49,35 @@ class EpisodeEnvironment:
         self._target = target
         self._settings = settings
         self._store = store
+        self._journal = journal
+        self._kept = kept
+        self._heard = heard
+        self._turn = 0
+        self._one = threading.RLock()
+        self._recall()
+
+    @property
+    def journal(self) -> tuple[Entry, ...]:
+        """What was kept so far, by interrupted processes too."""
+        return tuple(self._journal.entries)
+
+    def keep(self, turn: int, said: Message | Reply) -> None:
+        """Stores what was said to or by a model in turn `turn`, durably."""
+        self._turn = turn
+        self._append(**{"reply" if isinstance(said, Reply) else "message": said})
+
+    def hear(self, text: str) -> None:
+        """Passes a piece of a reply on to whoever watches."""
+        if self._heard is not None:
+            self._heard(text)
+
+    def submission(self, submission_hash: str) -> Submission | None:
+        """A submission that was judged, or that a step had as its answer."""
+        return self._store.submission(submission_hash)
+
+    def verdict(self, submission_hash: str) -> Verdict | None:
+        """What `judge` answered on it in this episode."""
+        return self.judged.get(submission_hash)
 
     def compile(self, submission: Submission) -> CompileResult:
         """Builds for this episode's device; nothing is stored, since builds are cached by content."""
@@ -45,11 +88,14 @@ class EpisodeEnvironment:
 
         Raises InfrastructureError, after storing the verdict that says so.
         """
-        # The menu of matched accuracy is the score's alone: a search needs to know which is faster.
-        searching = self._settings.model_copy(update={"baselines": Menu.PAPER, "interleave": False})
-        verdict = self._verdict(submission, searching)
-        self.judged[submission.submission_hash] = verdict
-        return verdict
+        with self._one:
+            verdict = self._verdict(submission, self._searching)
+            known = self.judged.get(submission.submission_hash)
+            self.judged[submission.submission_hash] = verdict
+            # a policy without a model keeps no journal: its turns tell all
+            if known is None and self._journal.entries:
+                self._append(judged=submission.submission_hash, verdict_hash=verdict.content_hash)
+            return verdict
 
     def judge_final(self, submission: Submission) -> Verdict:
         """The fresh judgement that is the episode's score; made once, whatever the search saw."""
@@ -62,6 +108,27 @@ class EpisodeEnvironment:
         if timed:
             return min(timed, key=lambda pair: pair[0])[1]
         return passed[-1][0] if passed else None
+
+    @property
+    def _searching(self) -> JudgeSettings:
+        # The menu of matched accuracy is the score's alone: a search needs to know which is faster.
+        return self._settings.model_copy(update={"baselines": Menu.PAPER, "interleave": False})
+
+    def _recall(self) -> None:
+        """What an interrupted process had judged counts as before."""
+        for entry in self._journal.entries:
+            self._turn = entry.turn
+            verdict = self._store.verdict(entry.verdict_hash) if entry.verdict_hash else None
+            if entry.judged and verdict is not None:
+                self.judged[entry.judged] = verdict
+
+    def _append(self, **said: object) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        entry = Entry.model_validate({"turn": self._turn, "at": now, **said})
+        with self._one:
+            self._journal.append(entry)
+            if self._kept is not None:
+                self._kept(entry)
 
     def _verdict(self, submission: Submission, settings: JudgeSettings, purpose: str = "") -> Verdict:
         settings_hash = purpose + settings.content_hash

@@ -10,18 +10,39 @@ from typing import Protocol
 from warpsmith.errors import InfrastructureError, TaskError
 from warpsmith.reward import SpeedupKind, reward_of
 from warpsmith.rollout.environment import EpisodeEnvironment
+from warpsmith.rollout.journal import Journal, journal_path
 from warpsmith.store import RunStore
 from warpsmith.store.files import make_folder
-from warpsmith.types import Episode, Record, Status, StopReason, Submission, Target, Task, Turn, Verdict
+from warpsmith.types import Episode, Record, Status, StopReason, Target, Task, Turn, Verdict
 from warpsmith.types.base import sha256_hex
-from warpsmith.types.protocols import Compiler, Judge, JudgeSettings, Policy
+from warpsmith.types.llm import Entry, Usage
+from warpsmith.types.protocols import Compiler, Judge, JudgeSettings, Policy, PolicyStep
+
+EVALUATION_TURNS = 200
+TRAINING_TURNS = 150
+
+RESUMABLE = frozenset({StopReason.MODEL_UNAVAILABLE})
+"""Ends that are nobody's doing who is judged here: called again, the episode goes on."""
 
 
 class Limits(Record):
-    """When an episode ends though the policy would go on."""
+    """When an episode ends though the policy would go on. What interrupted processes spent counts too."""
 
-    turns: int = 200
+    turns: int = EVALUATION_TURNS
     seconds: float = 24 * 3600.0
+    tokens: int | None = None
+    """Input and output, over all turns."""
+    cost_usd: float | None = None
+
+    def reached(self, turns: int, seconds: float, usage: Usage) -> StopReason | None:
+        """The first limit that is reached, if any."""
+        reasons = {
+            StopReason.TURN_LIMIT: turns >= self.turns,
+            StopReason.TIME_LIMIT: seconds > self.seconds,
+            StopReason.TOKEN_LIMIT: self.tokens is not None and usage.tokens >= self.tokens,
+            StopReason.COST_LIMIT: self.cost_usd is not None and (usage.cost_usd or 0.0) >= self.cost_usd,
+        }
+        return next((reason for reason, is_reached in reasons.items() if is_reached), None)
 
 
 class EpisodeListener(Protocol):
@@ -36,6 +57,18 @@ class EpisodeListener(Protocol):
         ...
 
 
+class ConversationListener(EpisodeListener, Protocol):
+    """One that also wants to know what is said to and by a language model."""
+
+    def entry(self, entry: Entry) -> None:
+        """Something was said or judged."""
+        ...
+
+    def hear(self, text: str) -> None:
+        """A piece of a reply that is under way."""
+        ...
+
+
 def run_episode(
     task: Task,
     policy: Policy,
@@ -47,18 +80,18 @@ def run_episode(
     store: RunStore,
     limits: Limits | None = None,
     speedup: SpeedupKind = SpeedupKind.MATCHED,
-    progress: EpisodeListener | None = None,
+    progress: EpisodeListener | ConversationListener | None = None,
 ) -> Episode:
     """Lets `policy` work on `task` and returns the stored episode; a finished one is returned as it is.
 
     Everything is stored as it happens, and verdicts already in the store are reused, so a run that was
-    killed goes on by being called again. The score is a fresh judgement of the best passed submission. A
-    policy's own errors end the episode and are data; InfrastructureError propagates, with all before it
-    stored.
+    killed goes on by being called again, as does one that ended for a reason in RESUMABLE. The score is a fresh
+    judgement of the best passed submission; the policy's answer at the end is judged beside it. A policy's own
+    errors end the episode and are data; InfrastructureError propagates, with all before it stored.
     """
     episode_id = identity(task, policy.name, settings)
     finished = next((e for e in store.episodes() if e.episode_id == episode_id), None)
-    if finished is not None:
+    if finished is not None and finished.stop not in RESUMABLE:
         return finished
     started, clock = datetime.now(UTC), time.monotonic()
     workdir = make_folder(store.path.absolute() / "work" / episode_id)
@@ -71,13 +104,23 @@ def run_episode(
         settings=settings,
         store=store,
         workdir=workdir,
+        journal=Journal(journal_path(store.path, episode_id)),
+        past_turns=store.turns(episode_id),
+        kept=getattr(progress, "entry", None),
+        heard=getattr(progress, "hear", None),
     )
     log = _TurnLog(store, episode_id, progress)
     stop = _drive(policy, env, log, limits or Limits(), clock)
+    answer = store.submission(log.answer) if log.answer else None
+    if answer is not None and stop is not StopReason.TASK_REFUSED:
+        # it competes with what the policy had judged
+        env.judge(answer)
     best = env.best()
     if best is not None and progress is not None:
         progress.scoring(best)
-    final = _judge_best(env, store, best)
+    final = _judge_afresh(env, store, best)
+    # where nothing passed, nothing is worth a second judgement
+    judged_answer = _judge_afresh(env, store, log.answer) if best else env.judged.get(log.answer or "")
     episode = Episode(
         episode_id=episode_id,
         policy=policy.name,
@@ -92,9 +135,16 @@ def run_episode(
         final_verdict_hash=final.content_hash if final else None,
         reward=reward_of(final, speedup) if final else None,
         started_at=started.isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - clock, 3),
+        seconds=round(time.monotonic() - clock + log.earlier_s, 3),
+        answer_submission_hash=log.answer,
+        answer_verdict_hash=judged_answer.content_hash if judged_answer else None,
+        answer_reward=reward_of(judged_answer, speedup) if judged_answer else None,
+        usage=log.usage if log.usage != Usage() else None,
+        bad_calls=sum(turn.bad_calls for turn in log.turns),
     )
     store.put_episode(episode)
+    if stop in RESUMABLE:
+        return episode
     shutil.rmtree(workdir, ignore_errors=True)
     with contextlib.suppress(OSError):  # other episodes of the run may still be at work beside it
         workdir.parent.rmdir()
@@ -111,23 +161,36 @@ class _TurnLog:
 
     def __init__(self, store: RunStore, episode_id: str, progress: EpisodeListener | None) -> None:
         self.turns: list[Turn] = []
+        self.answer: str | None = None
+        self.usage = Usage()
+        self.earlier_s = 0.0
+        """Spent on turns by processes that were interrupted."""
         self._store = store
         self._episode_id = episode_id
         self._progress = progress
         self._known = {self._content(turn): turn for turn in store.turns(episode_id)}
 
-    def add(self, note: str, seconds: float, submission: Submission | None, verdict: Verdict | None) -> None:
+    def add(self, step: PolicyStep, seconds: float, verdict: Verdict | None = None) -> None:
         """Appends the next turn and tells the listener."""
+        if step.answer is not None and step.answer.submission_hash != self.answer:
+            self.answer = self._store.put_submission(step.answer)
         turn = Turn(
             index=len(self.turns),
-            note=note,
-            submission_hash=submission.submission_hash if submission else None,
+            note=step.note,
+            submission_hash=step.submission.submission_hash if step.submission else None,
             verdict_hash=verdict.content_hash if verdict else None,
             seconds=round(seconds, 3),
+            answer_hash=step.answer.submission_hash if step.answer else None,
+            usage=step.usage,
+            calls=step.calls,
+            bad_calls=step.bad_calls,
         )
+        self.usage = self.usage.plus(step.usage or Usage())
         known = self._known.get(self._content(turn))
         if known is None:
             self._store.append_turn(self._episode_id, turn)
+        else:
+            self.earlier_s += known.seconds
         self.turns.append(known or turn)
         if self._progress is not None:
             self._progress.turn(turn, verdict)
@@ -148,31 +211,30 @@ def _drive(
         while True:
             step = steps.send(verdict)
             verdict = env.judge(step.submission) if step.submission else None
-            log.add(step.note, time.monotonic() - begun, step.submission, verdict)
+            log.add(step, time.monotonic() - begun, verdict)
             begun = time.monotonic()
             if verdict is not None and verdict.status is Status.TASK_REFUSED:
                 return StopReason.TASK_REFUSED
-            if len(log.turns) >= limits.turns:
-                return StopReason.TURN_LIMIT
-            if begun - clock > limits.seconds:
-                return StopReason.TIME_LIMIT
-    except StopIteration:
-        return StopReason.FINISHED
+            reached = limits.reached(len(log.turns), begun - clock + log.earlier_s, log.usage)
+            if reached is not None:
+                return reached
+    except StopIteration as end:
+        return end.value or StopReason.FINISHED
     except InfrastructureError:
         raise
     except TaskError as error:
-        log.add(str(error), time.monotonic() - begun, None, None)
+        log.add(PolicyStep(note=str(error)), time.monotonic() - begun)
         return StopReason.TASK_REFUSED
     except Exception as error:  # noqa: BLE001  whatever a policy raises is data about the policy
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{frame.filename}:{frame.lineno}"
         note = " ".join(f"{type(error).__name__}: {error} ({place})".split())
-        log.add(note, time.monotonic() - begun, None, None)
+        log.add(PolicyStep(note=note), time.monotonic() - begun)
         return StopReason.POLICY_FAILED
     finally:
         steps.close()
 
 
-def _judge_best(env: EpisodeEnvironment, store: RunStore, best: str | None) -> Verdict | None:
-    submission = store.submission(best) if best else None
+def _judge_afresh(env: EpisodeEnvironment, store: RunStore, submission_hash: str | None) -> Verdict | None:
+    submission = store.submission(submission_hash) if submission_hash else None
     return env.judge_final(submission) if submission else None

@@ -72,7 +72,9 @@ def _script(spec: SandboxSpec, *, root: bool) -> str:
     inner = [*drop_privileges(change_user=root and not own), *prlimit(spec)]
     program = join(inner)
     if own:
-        program = join(["env", f"--unset={_OWN}", *drop_privileges(change_user=True, uid=_OWN), *prlimit(spec)])
+        program = join(
+            ["env", f"--unset={_OWN}", *drop_privileges(change_user=True, uid=_OWN), *prlimit(spec)]
+        )
         program = program.replace(f"--reuid={_OWN}", f'--reuid="${_OWN}"')
     elif not root:
         inner = ["unshare", "--user", f"--map-user={UID}", f"--map-group={UID}", "--keep-caps", "--", *inner]

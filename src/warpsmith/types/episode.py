@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from warpsmith.types.base import Device, Record, Rules
+from warpsmith.types.llm import Usage
 from warpsmith.types.reward import Reward
 
 
@@ -12,6 +13,17 @@ class StopReason(StrEnum):
     FINISHED = "finished"
     TURN_LIMIT = "turn_limit"
     TIME_LIMIT = "time_limit"
+    TOKEN_LIMIT = "token_limit"
+    COST_LIMIT = "cost_limit"
+    CONTEXT_LIMIT = "context_limit"
+    """What may not be trimmed of the conversation no longer fits the model's context."""
+    DISK_LIMIT = "disk_limit"
+    WORKSPACE_LOST = "workspace_lost"
+    REPEATED = "repeated"
+    """The model did the same again and again."""
+    MODEL_UNAVAILABLE = "model_unavailable"
+    """Not the model's doing: the same run, started again, goes on."""
+    MODEL_UNREADABLE = "model_unreadable"
     POLICY_FAILED = "policy_failed"
     TASK_REFUSED = "task_refused"
 
@@ -25,6 +37,12 @@ class Turn(Record):
     submission_hash: str | None = None
     verdict_hash: str | None = None
     seconds: float = 0.0
+    answer_hash: str | None = None
+    """The submission that lay in the policy's folder after the turn."""
+    usage: Usage | None = None
+    calls: int = 0
+    bad_calls: int = 0
+    """Of `calls`, those of an unknown name or with arguments that do not fit."""
 
 
 class Episode(Record):
@@ -45,3 +63,9 @@ class Episode(Record):
     reward: Reward | None = None
     started_at: str
     seconds: float
+    answer_submission_hash: str | None = None
+    """What lay in the policy's folder at the end, judged afresh too; `best` may be another."""
+    answer_verdict_hash: str | None = None
+    answer_reward: Reward | None = None
+    usage: Usage | None = None
+    bad_calls: int = 0

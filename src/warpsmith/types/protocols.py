@@ -8,7 +8,9 @@ from typing import Protocol, runtime_checkable
 
 from warpsmith.types.base import Device, Record, Rules
 from warpsmith.types.compile import CompileResult, Target
+from warpsmith.types.episode import StopReason, Turn
 from warpsmith.types.job import Job, JobResult
+from warpsmith.types.llm import Entry, Message, Reply, Usage
 from warpsmith.types.submission import Submission
 from warpsmith.types.task import Task
 from warpsmith.types.verdict import Verdict
@@ -93,20 +95,60 @@ class Environment(Protocol):
 
     def judge(self, submission: Submission) -> Verdict: ...
 
+    def best(self) -> str | None:
+        """Hash of the best submission judged so far."""
+        ...
+
+    def submission(self, submission_hash: str) -> Submission | None:
+        """A submission that was judged, or that a step had as its answer."""
+        ...
+
+    def verdict(self, submission_hash: str) -> Verdict | None:
+        """What `judge` answered on it in this episode."""
+        ...
+
+    @property
+    def past_turns(self) -> tuple[Turn, ...]:
+        """Turns that an interrupted process had finished; a policy may yield them again as they were."""
+        ...
+
+    @property
+    def journal(self) -> tuple[Entry, ...]:
+        """What was kept so far, by interrupted processes too."""
+        ...
+
+    def keep(self, turn: int, said: Message | Reply) -> None:
+        """Stores what was said to or by a model, durably."""
+        ...
+
+    def hear(self, text: str) -> None:
+        """A piece of a reply that is under way, for whoever watches; not stored."""
+        ...
+
 
 class PolicyStep(Record):
-    """What a policy yields: a note, and a submission where it wants one judged."""
+    """What a policy yields: a note, and a submission where it wants one judged.
+
+    `answer`: what it would hand in if this were its last step; `usage`, `calls` and `bad_calls` are of this step.
+    """
 
     note: str
     submission: Submission | None = None
+    answer: Submission | None = None
+    usage: Usage | None = None
+    calls: int = 0
+    bad_calls: int = 0
 
 
 class Policy(Protocol):
-    """Works on a task: yields steps, and is sent back each step's verdict (None where nothing was judged)."""
+    """Works on a task: yields steps, and is sent back each step's verdict (None where nothing was judged).
+
+    What the generator returns is why it ended; None stands for FINISHED.
+    """
 
     name: str
 
-    def solve(self, env: Environment) -> Generator[PolicyStep, Verdict | None, None]: ...
+    def solve(self, env: Environment) -> Generator[PolicyStep, Verdict | None, StopReason | None]: ...
 
 
 class Sandbox(Protocol):

@@ -1,0 +1,57 @@
+"""What the model is told at the start."""
+
+from pathlib import Path
+
+from warpsmith.types import Device, Task, Verdict
+
+_SYSTEM = """\
+You write fast CUDA kernels for a PyTorch model. You work by yourself in a folder, with the tools below; nobody
+answers questions. The folder holds model.py (the reference, which stays as it is) and model_new.py, where you define
+ModelNew: the same results with the same constructor, parameters and inputs, computed by kernels of your own.
+
+Work in rounds: read, write, compile, verify, profile, and go on while there is something to gain. What counts is the
+best submission that the judge passed, judged afresh at the end. A submission that gives wrong results has failed,
+however fast. When you are done, answer without calling a tool."""
+
+_SIM = "This machine has no GPU: kernels run in a simulator, which proves results and tells no times."
+
+
+def system_text(device: Device, skill: str, tools: str) -> str:
+    """The system message: the work, the skill, and the tools where they are called in text."""
+    parts = [_SYSTEM, _SIM if device is Device.SIM else "", skill, tools]
+    return "\n\n".join(part for part in parts if part)
+
+
+def task_text(task: Task, folder: Path) -> str:
+    """The first message: the task in full, so that it never has to be read again."""
+    return (
+        f"The task is {task.name}. Your folder is {folder}. model.py:\n\n```python\n{task.code.rstrip()}\n```\n\n"
+        "Write model_new.py, with kernels beside it, so that ModelNew is correct and as fast as you can make it."
+    )
+
+
+def best_text(number: int, verdict: Verdict, files: dict[str, str], room_chars: int = 24_000) -> str:
+    """The best result so far, with its sources as far as they fit: what trimming never takes away."""
+    times = verdict.timings
+    said = f"median {times.candidate.median_ms:.4g} ms" if times is not None else "not timed"
+    parts = [f"Your best result so far ({number} judged): {verdict.status.value}, {said}. Its files:"]
+    for name, text in files.items():
+        shown = text if len(text) <= room_chars else f"{text[:room_chars]}\n[... cut ...]"
+        room_chars -= len(shown)
+        parts.append(f"{name}:\n```\n{shown.rstrip()}\n```")
+        if room_chars <= 0:
+            break
+    return "\n\n".join(parts)
+
+
+RESUMED = (
+    "The work was interrupted and goes on now. Files are as they were; the shell is a new one: variables and "
+    "background jobs are gone, and files must be read again before they are changed."
+)
+LOST_CALL = (
+    "The work was interrupted during this call: it may or may not have taken effect. Look, then go on."
+)
+CUT = "Your answer was cut off at its maximum length. Say less at once: make one call, in smaller pieces."
+EMPTY = "You gave neither text nor a call. Go on with a tool call, or say that you are done."
+NO_ANSWER = "Nothing was judged yet. If you are done, say so again without calling a tool; else go on."
+REPEATED = "[This is the same call with the same result as before. Do something else.]"

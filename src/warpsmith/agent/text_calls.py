@@ -1,0 +1,84 @@
+"""Tool calls in plain text, for models whose service knows no tools: how they are told of, written and read."""
+
+import json
+from collections.abc import Sequence
+
+from warpsmith.types.llm import Message, Role, ToolCall, ToolSpec
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+_RESULT = "<tool_response>\n{text}\n</tool_response>"
+_FENCES = ("```tool_call\n", "```json\n")
+
+
+def describe_tools(tools: Sequence[ToolSpec]) -> str:
+    """What the system message says of the tools."""
+    listed = "\n\n".join(
+        f"## {tool.name}\n{tool.description}\nArguments (JSON schema): {json.dumps(tool.input_schema)}"
+        for tool in tools
+    )
+    example = json.dumps({"name": "Read", "arguments": {"file_path": "model.py"}})
+    return (
+        "# How to call tools\n\n"
+        f"Write each call as one JSON object between {OPEN} and {CLOSE}:\n\n{OPEN}\n{example}\n{CLOSE}\n\n"
+        'Line ends inside JSON strings are written \\n and quotes \\". Several calls may follow each other; '
+        "then stop: their results come in the next message.\n\n# The tools\n\n" + listed
+    )
+
+
+def read_calls(text: str, turn: int) -> tuple[ToolCall, ...]:
+    """The calls in a reply. What stands for a call but is no JSON object keeps its text as the arguments.
+
+    Where the reply has no such tags, fenced JSON blocks with `name` and `arguments` count.
+    """
+    blocks = _between(text, OPEN, CLOSE)
+    tagged = bool(blocks)
+    if not blocks:
+        blocks = [block for fence in _FENCES for block in _between(text, fence, "```")]
+    calls = []
+    for index, block in enumerate(blocks):
+        name, arguments = _read(block)
+        if name or tagged:
+            calls.append(ToolCall(id=f"text_{turn}_{index}", name=name, arguments=arguments))
+    return tuple(calls)
+
+
+def as_text(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """A conversation without calls and tool messages: calls stand in the text, results become user messages."""
+    told: list[Message] = []
+    for message in messages:
+        if message.role is Role.TOOL:
+            text = _RESULT.format(text=message.text)
+            if told and told[-1].role is Role.USER and told[-1].call_id:
+                last = told[-1]
+                told[-1] = last.model_copy(
+                    update={"text": f"{last.text}\n{text}", "images": last.images + message.images}
+                )
+            else:
+                told.append(message.model_copy(update={"role": Role.USER, "text": text}))
+        else:
+            told.append(message.model_copy(update={"calls": ()}))
+    return tuple(message.model_copy(update={"call_id": None, "is_error": False}) for message in told)
+
+
+def _between(text: str, start: str, end: str) -> list[str]:
+    """What stands between the marks; a last one that is never closed reaches to the end."""
+    return [part.partition(end)[0].strip() for part in text.split(start)[1:]]
+
+
+def _read(block: str) -> tuple[str, str]:
+    """Name and arguments of a block; no name where it is no call."""
+    try:
+        found = json.loads(block, strict=False)
+    except (json.JSONDecodeError, RecursionError):
+        return _name_of(block), block
+    if not isinstance(found, dict) or not isinstance(found.get("name"), str):
+        return "", block
+    arguments = found.get("arguments", found.get("parameters", {}))
+    return found["name"], arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+
+def _name_of(block: str) -> str:
+    """The name in a block that is cut or not quite JSON, so that the answer can tell what the tool takes."""
+    _, found, rest = block.partition('"name"')
+    parts = rest.split('"', 2)
+    return parts[1] if found and len(parts) == 3 and len(parts[1]) <= 100 else ""

@@ -1,0 +1,43 @@
+"""All that the model of one episode can call."""
+
+import json
+
+from pydantic import ValidationError
+
+from warpsmith.agent.actions import Actions, action_tools
+from warpsmith.agent.base import Answer, Tool
+from warpsmith.agent.context import ToolContext
+from warpsmith.agent.tools import TOOLS, call, describe
+from warpsmith.types import Device
+from warpsmith.types.llm import ToolCall, ToolSpec
+
+
+class Toolbox:
+    """The tools on the workspace and the judge's actions. `fits` tells whether a call keeps to its schema."""
+
+    def __init__(self, context: ToolContext, actions: Actions, device: Device):
+        self._actions: dict[str, Tool] = {tool.name: tool for tool in action_tools(actions, device)}
+        self._tools: dict[str, Tool] = {tool.name: tool for tool in TOOLS} | self._actions
+        self._context = context
+        self.specs = tuple(ToolSpec(**describe(tool)) for tool in self._tools.values())
+
+    def fits(self, asked: ToolCall) -> bool:
+        """Whether there is such a tool and the arguments are what it takes."""
+        if asked.name not in self._tools:
+            return False
+        try:
+            self._tools[asked.name].arguments.model_validate(_arguments(asked))
+        except (ValidationError, json.JSONDecodeError, RecursionError):
+            return False
+        return True
+
+    def run(self, asked: ToolCall) -> Answer:
+        """The answer, whatever was asked for. Raises InfrastructureError where no call would help."""
+        if (action := self._actions.get(asked.name)) is not None:
+            # actions take no arguments: whatever was given, what is meant is clear
+            return action.run(action.arguments(), self._context)
+        return call(asked.name, asked.arguments or "{}", self._context)
+
+
+def _arguments(asked: ToolCall) -> object:
+    return json.loads(asked.arguments) if asked.arguments.strip() else {}

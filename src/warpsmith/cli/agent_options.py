@@ -1,0 +1,94 @@
+"""Options of commands that let a language model work."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from warpsmith.errors import UsageError
+
+if TYPE_CHECKING:
+    from warpsmith.llm import Price
+    from warpsmith.rollout import Limits
+    from warpsmith.types.protocols import Policy
+
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="BACKEND:NAME",
+        help="Model of the agent: openai:NAME (any compatible server), anthropic:NAME, scripted:FILE.",
+    ),
+]
+EndpointOption = Annotated[
+    str | None,
+    typer.Option("--endpoint", metavar="URL", help="Server of the model, where it is not the service's own."),
+]
+PriceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--price", metavar="IN,OUT[,CACHED]", help="US dollars a million tokens, for costs and --max-cost."
+    ),
+]
+TextToolsOption = Annotated[
+    bool, typer.Option("--text-tools", help="Describe tools in the prompt, for servers that know no tools.")
+]
+TurnsOption = Annotated[int, typer.Option("--turns", min=1, help="At most so many turns.")]
+MinutesOption = Annotated[float, typer.Option("--minutes", min=0, help="At most so many minutes of work.")]
+MaxTokensOption = Annotated[
+    int | None,
+    typer.Option("--max-tokens", min=1, help="At most so many tokens in and out, all turns together."),
+]
+MaxCostOption = Annotated[
+    float | None,
+    typer.Option("--max-cost", min=0, metavar="USD", help="At most so much money; needs --price."),
+]
+UnsafeOption = Annotated[
+    bool,
+    typer.Option(
+        "--unsafe-local", help="Run a model's commands without isolation, with your rights. Dangerous."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class AgentOptions:
+    """What was asked for of the agent."""
+
+    model: str | None
+    endpoint: str | None
+    price: "Price | None"
+    text_tools: bool
+    unsafe_local: bool
+
+    def policy(self) -> "Policy":
+        """Raises UsageError, MissingExtraError and InfrastructureError as `wiring.agent`."""
+        from warpsmith.agent.settings import AgentSettings
+        from warpsmith.cli import wiring
+        from warpsmith.llm import LLMSettings
+
+        llm = LLMSettings(endpoint=self.endpoint, price=self.price, native_tools=not self.text_tools)
+        settings = AgentSettings(text_tools=self.text_tools)
+        return wiring.agent(self.model, llm, settings, unsafe_local=self.unsafe_local)
+
+
+def agent_limits(turns: int, minutes: float, max_tokens: int | None, max_cost: float | None) -> "Limits":
+    """When the episode ends at the latest."""
+    from warpsmith.rollout import Limits
+
+    return Limits(turns=turns, seconds=minutes * 60, tokens=max_tokens, cost_usd=max_cost)
+
+
+def parse_price(text: str | None) -> "Price | None":
+    """The price that `IN,OUT[,CACHED]` says. Raises UsageError."""
+    if text is None:
+        return None
+    from warpsmith.llm import Price
+
+    try:
+        numbers = [float(part) for part in text.split(",")]
+        return Price(**dict(zip(("input_usd", "output_usd", "cache_read_usd"), numbers, strict=False)))
+    except (ValueError, TypeError):
+        raise UsageError(
+            f"cannot read the price {text!r}", hint="give dollars a million tokens, as 3,15"
+        ) from None

@@ -1,0 +1,282 @@
+"""Servers that speak OpenAI's chat completions: the service itself, vLLM, SGLang, llama.cpp, and hosted others.
+
+The key is read from OPENAI_API_KEY; a server given with `endpoint` needs none. `endpoint` or OPENAI_BASE_URL is the
+server's address, which ends in /v1.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from warpsmith.errors import (
+    MissingExtraError,
+    ModelReplyError,
+    ModelUnavailableError,
+    RequestRefusedError,
+    UsageError,
+)
+from warpsmith.llm.retry import AGAIN, TryAgain, persist, retry_after
+from warpsmith.llm.settings import LLMSettings
+from warpsmith.llm.stream import Gathered
+from warpsmith.types.llm import Finish, Message, Question, Reply, Role, Tokens, Usage
+
+_KEY = "OPENAI_API_KEY"
+_FINISH = {
+    "stop": Finish.STOP,
+    "tool_calls": Finish.CALLS,
+    "function_call": Finish.CALLS,
+    "length": Finish.LENGTH,
+    "content_filter": Finish.FILTERED,
+}
+
+
+class OpenAICompatible:
+    """Implements `LLM`. Raises UsageError without a key for the service, MissingExtraError without `openai`."""
+
+    def __init__(self, model: str, settings: LLMSettings, sleep: Callable[[float], None] = time.sleep):
+        try:
+            import openai
+        except ImportError as error:
+            raise MissingExtraError("openai is not installed", hint="pip install 'warpsmith[llm]'") from error
+        endpoint = settings.endpoint or os.environ.get("OPENAI_BASE_URL") or None
+        key = os.environ.get(_KEY)
+        if not key and not endpoint:
+            raise UsageError(f"no key for {model}", hint=f"set {_KEY}, or name a server with --endpoint")
+        self.name = f"openai:{model}"
+        self.context_tokens = settings.context_tokens
+        self.native_tools = settings.native_tools
+        self._model, self._settings, self._sleep = model, settings, sleep
+        self._sdk = openai
+        # servers of one's own ask for no key, the package for any
+        self._client = openai.OpenAI(
+            api_key=key or "none",
+            base_url=endpoint,
+            max_retries=0,
+            timeout=settings.silence_s,
+        )
+
+    def complete(self, question: Question, told: Callable[[str], None] | None = None) -> Reply:
+        """Asks, and asks again as `settings` say."""
+        begun = time.monotonic()
+        request = self._request(question)
+        reply, attempts = persist(
+            lambda: (
+                self._streamed(request, question, told) if self._settings.stream else self._whole(request)
+            ),
+            self._settings,
+            self._sleep,
+        )
+        price = self._settings.price
+        usage = price.of(reply.usage) if price else reply.usage
+        seconds = round(time.monotonic() - begun, 3)
+        return reply.model_copy(update={"attempts": attempts, "seconds": seconds, "usage": usage})
+
+    def _request(self, question: Question) -> dict[str, Any]:
+        request: dict[str, Any] = {
+            "model": self._model,
+            "messages": [part for message in question.messages for part in _wire(message)],
+            "max_tokens": question.max_output_tokens,
+        }
+        if question.tools:
+            request["tools"] = [
+                {
+                    "type": "function",
+                    "function": {"name": t.name, "description": t.description, "parameters": t.input_schema},
+                }
+                for t in question.tools
+            ]
+        if question.temperature is not None:
+            request["temperature"] = question.temperature
+        if question.keep_tokens:
+            request["logprobs"] = True
+            request["extra_body"] = {"return_token_ids": True}
+        return request
+
+    def _whole(self, request: dict[str, Any]) -> Reply:
+        with self._failures():
+            # read as it came: what is no JSON, or not of this shape, is told apart below
+            raw = self._client.chat.completions.with_raw_response.create(**request)
+            answer = json.loads(raw.text() if callable(raw.text) else raw.text)
+            choice = answer["choices"][0]
+            said = choice["message"]
+            gathered = Gathered(self._settings, request["max_tokens"], None)
+            gathered.add_text(said.get("content") or "")
+            gathered.add_reasoning(said.get("reasoning_content") or "")
+            for index, call in enumerate(said.get("tool_calls") or ()):
+                function = call["function"]
+                gathered.add_call(index, call.get("id") or "", function["name"], _text(function["arguments"]))
+            tokens = _Tokens()
+            tokens.add(answer, choice)
+            return _reply(
+                gathered, choice.get("finish_reason"), answer.get("usage"), answer.get("model"), tokens
+            )
+
+    def _streamed(
+        self, request: dict[str, Any], question: Question, told: Callable[[str], None] | None
+    ) -> Reply:
+        gathered, tokens = Gathered(self._settings, question.max_output_tokens, told), _Tokens()
+        finish: str | None = None
+        usage: dict[str, Any] | None = None
+        model = self._model
+        chunks = 0
+        with (
+            self._failures(),
+            self._client.chat.completions.create(
+                **request, stream=True, stream_options={"include_usage": True}
+            ) as stream,
+        ):
+            for event in stream:
+                chunk = event.model_dump(warnings=False)
+                model, usage = chunk.get("model") or model, chunk.get("usage") or usage
+                for choice in (chunk.get("choices") or ())[:1]:
+                    chunks += 1
+                    tokens.add(chunk, choice)
+                    finish = choice.get("finish_reason") or finish
+                    _take(choice.get("delta") or {}, gathered)
+                if gathered.too_much:
+                    finish = "length"
+                    break
+        if not chunks or finish is None:
+            # a stream that breaks off is no answer
+            raise TryAgain(ModelReplyError("the server's answer holds no choice or breaks off"))
+        return _reply(gathered, finish, usage, model, tokens)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Failures in the classes of `LLM`. Messages never hold headers, where the key stands."""
+        sdk = self._sdk
+        try:
+            yield
+        except sdk.APITimeoutError as error:
+            raise TryAgain(ModelUnavailableError("the server did not answer in time")) from error
+        except sdk.APIResponseValidationError as error:
+            raise TryAgain(ModelReplyError("the server's answer is not of the expected form")) from error
+        except sdk.APIStatusError as error:
+            status = error.status_code
+            if status in AGAIN:
+                unavailable = ModelUnavailableError(f"the server answered status {status}")
+                raise TryAgain(unavailable, retry_after(error.response.headers)) from error
+            hint = f"check {_KEY}" if status in (401, 403) else "check --model and --endpoint"
+            raise RequestRefusedError(
+                f"the server refused the request with status {status}", hint=hint
+            ) from error
+        except sdk.APIConnectionError as error:
+            raise TryAgain(ModelUnavailableError("the server cannot be reached")) from error
+        except sdk.APIError as error:
+            # an error that comes inside a stream
+            raise TryAgain(ModelUnavailableError("the server reported an error in its answer")) from error
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise TryAgain(
+                ModelReplyError(f"the server's answer cannot be read ({type(error).__name__})")
+            ) from error
+        except Exception as error:
+            # the transport's own errors, of a connection that breaks off inside a stream
+            if type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2"):
+                raise TryAgain(ModelUnavailableError("the connection to the server broke off")) from error
+            raise
+
+
+class _Tokens:
+    """Ids and log-probabilities, of servers that tell them."""
+
+    def __init__(self) -> None:
+        self.prompt: list[int] = []
+        self.ids: list[int] = []
+        self.logprobs: list[float] = []
+
+    def add(self, answer: dict[str, Any], choice: dict[str, Any]) -> None:
+        self.prompt = self.prompt or answer.get("prompt_token_ids") or choice.get("prompt_token_ids") or []
+        self.ids += choice.get("token_ids") or ()
+        listed = (choice.get("logprobs") or {}).get("content") or ()
+        self.logprobs += (token["logprob"] for token in listed)
+
+    def record(self) -> Tokens | None:
+        if not (self.ids or self.logprobs):
+            return None
+        return Tokens(prompt_ids=tuple(self.prompt), ids=tuple(self.ids), logprobs=tuple(self.logprobs))
+
+
+def _take(delta: dict[str, Any], gathered: Gathered) -> None:
+    gathered.add_text(delta.get("content") or "")
+    gathered.add_reasoning(delta.get("reasoning_content") or "")
+    for at, call in enumerate(delta.get("tool_calls") or ()):
+        function = call.get("function") or {}
+        index = call.get("index")
+        gathered.add_call(
+            at if index is None else index,
+            call.get("id") or "",
+            function.get("name") or "",
+            _text(function.get("arguments")),
+        )
+
+
+def _text(arguments: Any) -> str:
+    """Some servers give arguments as an object."""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments else ""
+
+
+def _reply(
+    gathered: Gathered, finish: str | None, usage: dict[str, Any] | None, model: str | None, tokens: _Tokens
+) -> Reply:
+    calls = gathered.calls
+    return Reply(
+        message=Message(role=Role.ASSISTANT, text="".join(gathered.text), calls=calls),
+        finish=_FINISH.get(finish or "", Finish.CALLS if calls else Finish.STOP),
+        usage=_usage(usage, sum(map(len, gathered.text))),
+        model=model or "",
+        tokens=tokens.record(),
+        reasoning="".join(gathered.reasoning),
+    )
+
+
+def _usage(usage: dict[str, Any] | None, chars: int) -> Usage:
+    if not usage:
+        return Usage(output_tokens=chars // 4, counted=False)
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    return Usage(
+        input_tokens=usage.get("prompt_tokens") or 0,
+        output_tokens=usage.get("completion_tokens") or 0,
+        cache_read_tokens=cached,
+    )
+
+
+def _wire(message: Message) -> list[dict[str, Any]]:
+    """The message as the interface wants it; images of a tool's answer follow as a user's, which all servers take."""
+    if message.role is Role.ASSISTANT:
+        wire: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+        if message.calls:
+            wire["tool_calls"] = [
+                # many servers parse what they are handed back: a call that was no JSON must not end the conversation
+                {
+                    "id": c.id,
+                    "type": "function",
+                    "function": {"name": c.name or "unknown", "arguments": _json(c.arguments)},
+                }
+                for c in message.calls
+            ]
+        elif not message.text:
+            wire["content"] = ""
+        return [wire]
+    if message.role is Role.TOOL:
+        answer = {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+        return [answer, *([{"role": "user", "content": _parts("", message)}] if message.images else [])]
+    content: Any = _parts(message.text, message) if message.images else message.text
+    return [{"role": message.role.value, "content": content}]
+
+
+def _json(arguments: str) -> str:
+    try:
+        return arguments if isinstance(json.loads(arguments), dict) else "{}"
+    except (json.JSONDecodeError, RecursionError):
+        return json.dumps({"unreadable": arguments}) if arguments else "{}"
+
+
+def _parts(text: str, message: Message) -> list[dict[str, Any]]:
+    images = [
+        {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{image.data}"}}
+        for image in message.images
+    ]
+    return [*([{"type": "text", "text": text}] if text else []), *images]
