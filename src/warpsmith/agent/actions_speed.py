@@ -89,7 +89,10 @@ def profiled_kernels(report: ProfileReport) -> str:
         return f"Not profiled: {report.problem}"
     lines = ["Nsight Compute, a mean launch of each kernel, those first that took the longest together:"]
     for kernel in report.kernels[:_MAX_KERNELS]:
-        lines += [f"{_plain(kernel.kernel)} ({kernel.launches} launches)", f"  {_measured(kernel)}"]
+        lines += [
+            f"{_plain(kernel.kernel)} ({kernel.launches} launches)",
+            f"  {', '.join(kernel.figures('us')) or 'nothing was measured'}",
+        ]
         lines += [
             f"  waits {s.cycles:.1f} cycles: {s.reason}: {_STALLS.get(s.reason, 'see NVIDIA’s guide')}"
             for s in kernel.stalls
@@ -155,21 +158,6 @@ def _kernel_cause(kernel: KernelProfile) -> str:
     if dram is not None and sm is not None and dram < _LOW and sm < _LOW:
         return "latency: neither memory nor SMs are busy. A grid too small for the GPU, dependent loads, or barriers."
     return ""
-
-
-def _measured(kernel: KernelProfile) -> str:
-    shown = (
-        (kernel.duration_us, "{:.4g} us"),
-        (kernel.dram_percent, "DRAM {:.0f} %"),
-        (kernel.sm_percent, "SM {:.0f} %"),
-        (kernel.occupancy_percent, "occupancy {:.0f} %"),
-        (kernel.registers, "{:.0f} registers"),
-        (kernel.l1_hit_percent, "L1 hits {:.0f} %"),
-        (kernel.l2_hit_percent, "L2 hits {:.0f} %"),
-    )
-    return (
-        ", ".join(form.format(value) for value, form in shown if value is not None) or "nothing was measured"
-    )
 
 
 def _work(roofline: Roofline) -> str:

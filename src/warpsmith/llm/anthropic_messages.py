@@ -3,18 +3,12 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from warpsmith.errors import (
-    MissingExtraError,
-    ModelReplyError,
-    ModelUnavailableError,
-    RequestRefusedError,
-    UsageError,
-)
-from warpsmith.llm.retry import AGAIN, TryAgain, persist, retry_after
+from warpsmith.errors import MissingExtraError, ModelReplyError, UsageError
+from warpsmith.llm.failures import failures
+from warpsmith.llm.retry import TryAgain, answered
 from warpsmith.llm.settings import LLMSettings
 from warpsmith.llm.stream import Gathered
 from warpsmith.types.llm import Finish, Image, Message, Question, Reply, Role, Usage
@@ -55,15 +49,8 @@ class AnthropicMessages:
 
     def complete(self, question: Question, told: Callable[[str], None] | None = None) -> Reply:
         """Asks, and asks again as `settings` say. Token ids are not told by this service."""
-        begun = time.monotonic()
         request = self._request(question)
-        reply, attempts = persist(
-            lambda: self._streamed(request, question, told), self._settings, self._sleep
-        )
-        price = self._settings.price
-        usage = price.of(reply.usage) if price else reply.usage
-        seconds = round(time.monotonic() - begun, 3)
-        return reply.model_copy(update={"attempts": attempts, "seconds": seconds, "usage": usage})
+        return answered(lambda: self._streamed(request, question, told), self._settings, self._sleep)
 
     def _request(self, question: Question) -> dict[str, Any]:
         system = "\n\n".join(m.text for m in question.messages if m.role is Role.SYSTEM)
@@ -91,7 +78,7 @@ class AnthropicMessages:
         finish: str | None = None
         usage: dict[str, Any] = {}
         model = self._model
-        with self._failures(), self._client.messages.create(**request, stream=True) as stream:
+        with failures(self._sdk, _KEY), self._client.messages.create(**request, stream=True) as stream:
             for raw in stream:
                 event = raw.model_dump(warnings=False)
                 match event["type"]:
@@ -118,37 +105,6 @@ class AnthropicMessages:
             model=model,
             reasoning="".join(gathered.reasoning),
         )
-
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        """Failures in the classes of `LLM`. Messages never hold headers, where the key stands."""
-        sdk = self._sdk
-        try:
-            yield
-        except sdk.APITimeoutError as error:
-            raise TryAgain(ModelUnavailableError("the server did not answer in time")) from error
-        except sdk.APIResponseValidationError as error:
-            raise TryAgain(ModelReplyError("the server's answer is not of the expected form")) from error
-        except sdk.APIStatusError as error:
-            status = error.status_code
-            # an error inside a stream carries the status of its beginning
-            if status in AGAIN or status < 400:
-                unavailable = ModelUnavailableError(f"the server answered status {status}")
-                raise TryAgain(unavailable, retry_after(error.response.headers)) from error
-            hint = f"check {_KEY}" if status in (401, 403) else "check --model and --endpoint"
-            raise RequestRefusedError(
-                f"the server refused the request with status {status}", hint=hint
-            ) from error
-        except sdk.APIError as error:
-            raise TryAgain(ModelUnavailableError("the server cannot be reached")) from error
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise TryAgain(
-                ModelReplyError(f"the server's answer cannot be read ({type(error).__name__})")
-            ) from error
-        except Exception as error:
-            if type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2"):
-                raise TryAgain(ModelUnavailableError("the connection to the server broke off")) from error
-            raise
 
 
 def _given(usage: dict[str, Any] | None) -> dict[str, Any]:

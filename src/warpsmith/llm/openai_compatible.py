@@ -7,18 +7,12 @@ server's address, which ends in /v1.
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-from warpsmith.errors import (
-    MissingExtraError,
-    ModelReplyError,
-    ModelUnavailableError,
-    RequestRefusedError,
-    UsageError,
-)
-from warpsmith.llm.retry import AGAIN, TryAgain, persist, retry_after
+from warpsmith.errors import MissingExtraError, ModelReplyError, UsageError
+from warpsmith.llm.failures import failures
+from warpsmith.llm.retry import TryAgain, answered
 from warpsmith.llm.settings import LLMSettings
 from warpsmith.llm.stream import Gathered
 from warpsmith.types.llm import Finish, Message, Question, Reply, Role, Tokens, Usage
@@ -60,19 +54,14 @@ class OpenAICompatible:
 
     def complete(self, question: Question, told: Callable[[str], None] | None = None) -> Reply:
         """Asks, and asks again as `settings` say."""
-        begun = time.monotonic()
         request = self._request(question)
-        reply, attempts = persist(
+        return answered(
             lambda: (
                 self._streamed(request, question, told) if self._settings.stream else self._whole(request)
             ),
             self._settings,
             self._sleep,
         )
-        price = self._settings.price
-        usage = price.of(reply.usage) if price else reply.usage
-        seconds = round(time.monotonic() - begun, 3)
-        return reply.model_copy(update={"attempts": attempts, "seconds": seconds, "usage": usage})
 
     def _request(self, question: Question) -> dict[str, Any]:
         request: dict[str, Any] = {
@@ -96,7 +85,7 @@ class OpenAICompatible:
         return request
 
     def _whole(self, request: dict[str, Any]) -> Reply:
-        with self._failures():
+        with failures(self._sdk, _KEY):
             # read as it came: what is no JSON, or not of this shape, is told apart below
             raw = self._client.chat.completions.with_raw_response.create(**request)
             answer = json.loads(raw.text() if callable(raw.text) else raw.text)
@@ -123,7 +112,7 @@ class OpenAICompatible:
         model = self._model
         chunks = 0
         with (
-            self._failures(),
+            failures(self._sdk, _KEY),
             self._client.chat.completions.create(
                 **request, stream=True, stream_options={"include_usage": True}
             ) as stream,
@@ -143,40 +132,6 @@ class OpenAICompatible:
             # a stream that breaks off is no answer
             raise TryAgain(ModelReplyError("the server's answer holds no choice or breaks off"))
         return _reply(gathered, finish, usage, model, tokens)
-
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        """Failures in the classes of `LLM`. Messages never hold headers, where the key stands."""
-        sdk = self._sdk
-        try:
-            yield
-        except sdk.APITimeoutError as error:
-            raise TryAgain(ModelUnavailableError("the server did not answer in time")) from error
-        except sdk.APIResponseValidationError as error:
-            raise TryAgain(ModelReplyError("the server's answer is not of the expected form")) from error
-        except sdk.APIStatusError as error:
-            status = error.status_code
-            if status in AGAIN:
-                unavailable = ModelUnavailableError(f"the server answered status {status}")
-                raise TryAgain(unavailable, retry_after(error.response.headers)) from error
-            hint = f"check {_KEY}" if status in (401, 403) else "check --model and --endpoint"
-            raise RequestRefusedError(
-                f"the server refused the request with status {status}", hint=hint
-            ) from error
-        except sdk.APIConnectionError as error:
-            raise TryAgain(ModelUnavailableError("the server cannot be reached")) from error
-        except sdk.APIError as error:
-            # an error that comes inside a stream
-            raise TryAgain(ModelUnavailableError("the server reported an error in its answer")) from error
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise TryAgain(
-                ModelReplyError(f"the server's answer cannot be read ({type(error).__name__})")
-            ) from error
-        except Exception as error:
-            # the transport's own errors, of a connection that breaks off inside a stream
-            if type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2"):
-                raise TryAgain(ModelUnavailableError("the connection to the server broke off")) from error
-            raise
 
 
 class _Tokens:

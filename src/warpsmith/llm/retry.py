@@ -5,15 +5,13 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
 
 from warpsmith.errors import ModelReplyError, ModelUnavailableError
 from warpsmith.llm.settings import LLMSettings
+from warpsmith.types.llm import Reply
 
 AGAIN = frozenset({408, 409, 425, 429, *range(500, 600)})
 """Statuses after which asking again may help."""
-
-Answer = TypeVar("Answer")
 
 
 class TryAgain(Exception):
@@ -25,10 +23,18 @@ class TryAgain(Exception):
         self.after_s = after_s
 
 
-def persist(
-    ask: Callable[[], Answer], settings: LLMSettings, sleep: Callable[[float], None] = time.sleep
-) -> tuple[Answer, int]:
-    """The answer and how many requests it took. Raises the last request's error where none helped."""
+def answered(ask: Callable[[], Reply], settings: LLMSettings, sleep: Callable[[float], None]) -> Reply:
+    """The reply, with its attempts, seconds and price. Raises the last request's error where none helped."""
+    begun = time.monotonic()
+    reply, attempts = _persist(ask, settings, sleep)
+    usage = settings.price.of(reply.usage) if settings.price else reply.usage
+    seconds = round(time.monotonic() - begun, 3)
+    return reply.model_copy(update={"attempts": attempts, "seconds": seconds, "usage": usage})
+
+
+def _persist(
+    ask: Callable[[], Reply], settings: LLMSettings, sleep: Callable[[float], None]
+) -> tuple[Reply, int]:
     for attempt in range(1, settings.attempts + 1):
         try:
             return ask(), attempt

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from warpsmith.types import KernelProfile, ProfileReport
+from warpsmith.types import ProfileReport
 
 _NAME_LENGTH = 80
 
@@ -18,7 +18,7 @@ def profile_lines(profile: ProfileReport) -> Iterator[str]:
         name = _plain(kernel.kernel)
         shown = name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
         yield f"    {shown}, {kernel.launches} launch{'es' if kernel.launches > 1 else ''}"
-        yield f"      {', '.join(_measured(kernel)) or 'nothing was measured'}"
+        yield f"      {', '.join(kernel.figures()) or 'nothing was measured'}"
         if kernel.stalls:
             waits = ", ".join(f"{stall.reason} {stall.cycles:.1f}" for stall in kernel.stalls)
             yield f"      cycles waited an instruction: {waits}"
@@ -32,16 +32,3 @@ def profile_summary(profile: ProfileReport) -> dict[str, Any]:
 def _plain(text: str) -> str:
     """On one line, without what moves a terminal's cursor: the submission may have written it."""
     return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
-
-
-def _measured(kernel: KernelProfile) -> Iterator[str]:
-    shown = (
-        (kernel.duration_us, "{:.4g} µs"),
-        (kernel.dram_percent, "DRAM {:.0f} %"),
-        (kernel.sm_percent, "SM {:.0f} %"),
-        (kernel.occupancy_percent, "occupancy {:.0f} %"),
-        (kernel.registers, "{:.0f} registers"),
-        (kernel.l1_hit_percent, "L1 hits {:.0f} %"),
-        (kernel.l2_hit_percent, "L2 hits {:.0f} %"),
-    )
-    yield from (text.format(value) for value, text in shown if value is not None)

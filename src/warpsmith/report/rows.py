@@ -60,7 +60,10 @@ def run_folders(paths: Sequence[Path]) -> list[Path]:
 
 
 def read_rows(paths: Sequence[Path]) -> list[TaskRow]:
-    """Every task of the runs at or below `paths`, in order of level, problem and name; unfinished ones too."""
+    """Every task of the runs at or below `paths`, in order of level, problem and name.
+
+    A run without any finished episode counts as its task, missing; where some are finished, the others are not told.
+    """
     rows = [row for folder in run_folders(paths) for row in _rows(RunReader(folder))]
     return sorted(rows, key=_order)
 
@@ -76,24 +79,25 @@ def _order(row: TaskRow) -> tuple[int, int, str]:
 
 def _rows(run: RunReader) -> Iterator[TaskRow]:
     episodes = run.episodes()
+    known = {verdict.content_hash: verdict for verdict in run.verdicts()}
     for episode in episodes:
-        yield _row(run, episode)
+        yield _row(run, episode, known)
     if not episodes:
         yield TaskRow(run.path, run.manifest.task_name, None, None, None, None, {})
 
 
-def _row(run: RunReader, episode: Episode) -> TaskRow:
+def _row(run: RunReader, episode: Episode, known: dict[str, Verdict]) -> TaskRow:
     judged = [t.verdict_hash for t in episode.turns if t.verdict_hash]
     chosen = episode.final_verdict_hash or (judged[-1] if judged else None)
-    verdicts = {h: v for h in (*judged, chosen) if h and (v := run.verdict(h)) is not None}
-    verdict = run.verdict(chosen) if chosen else None
+    verdicts = {h: known[h] for h in (*judged, chosen) if h in known}
+    verdict = verdicts.get(chosen) if chosen else None
     submission_hash = episode.best_submission_hash or (verdict.submission_hash if verdict else None)
     entries = read_journal(journal_path(run.path, episode.episode_id))
     said = ""
     if entries:
         from warpsmith.report.transcript import transcript
 
-        said = transcript(episode, entries, {v.content_hash: v for v in run.verdicts()})
+        said = transcript(episode, entries, known)
     return TaskRow(
         run=run.path,
         name=episode.task_name,

@@ -37,6 +37,19 @@ class KernelProfile(Record):
     stalls: tuple[Stall, ...] = ()
     """The most frequent, at most three."""
 
+    def figures(self, microseconds: str = "µs") -> tuple[str, ...]:
+        """What was measured, in words, with this sign for its unit of time; empty where nothing was."""
+        shown = (
+            (self.duration_us, f"{{:.4g}} {microseconds}"),
+            (self.dram_percent, "DRAM {:.0f} %"),
+            (self.sm_percent, "SM {:.0f} %"),
+            (self.occupancy_percent, "occupancy {:.0f} %"),
+            (self.registers, "{:.0f} registers"),
+            (self.l1_hit_percent, "L1 hits {:.0f} %"),
+            (self.l2_hit_percent, "L2 hits {:.0f} %"),
+        )
+        return tuple(text.format(value) for value, text in shown if value is not None)
+
 
 class ProfileReport(Record):
     """The kernels, those first that take the longest together; or why there are none."""
