@@ -10,6 +10,7 @@ from warpsmith.evaluation import regrade, regraded_lines, rescore, rescored_line
 from warpsmith.evaluation.regrading import judge_fingerprint, recorded_settings
 from warpsmith.rollout.environment import EpisodeEnvironment
 from warpsmith.rollout.episode import run_episode
+from warpsmith.rollout.journal import Journal, journal_path
 from warpsmith.rollout.scripted import ScriptedCompiler, ScriptedJudge, ScriptedPolicy, scripted_verdict
 from warpsmith.store import Manifest, RunReader, RunStore
 from warpsmith.types import (
@@ -209,7 +210,7 @@ def test_one_candidate_under_two_rule_sets_has_two_verdicts(tmp_path: Path) -> N
             settings = SETTINGS.model_copy(update={"rules": rules})
             env = EpisodeEnvironment(
                 TASK, judge=strict, compiler=ScriptedCompiler(), target=Target(device=Device.CUDA),
-                settings=settings, store=store, workdir=tmp_path,
+                settings=settings, store=store, workdir=tmp_path, journal=Journal(journal_path(tmp_path, "one")),
             )  # fmt: skip
             verdict = env.judge(candidate)
             assert (verdict.status, verdict.rules) == (wanted, rules)
