@@ -39,7 +39,7 @@ $(VENV)/.judge: $(VENV)/.made pyproject.toml Makefile
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.judge
-	$(BIN)/python -m pip install --quiet -e '.[judge,llm,dev]'
+	$(BIN)/python -m pip install --quiet -e '.[judge,llm,hf,dev]'
 	touch $@
 
 clean:

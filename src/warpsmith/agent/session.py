@@ -4,7 +4,7 @@ from warpsmith.agent.base import Answer, ImageBlock
 from warpsmith.agent.conversation import Conversation, Repetition
 from warpsmith.agent.prompt import CUT, EMPTY, NO_ANSWER, REPEATED, best_text
 from warpsmith.agent.settings import AgentSettings
-from warpsmith.agent.text_calls import as_text, read_calls
+from warpsmith.agent.text_calls import as_text, read_calls, without_calls
 from warpsmith.agent.toolbox import Toolbox
 from warpsmith.agent.window import Window
 from warpsmith.errors import ModelReplyError, ModelUnavailableError, RequestRefusedError
@@ -89,6 +89,7 @@ class Session:
                 tools=self._tools,
                 max_output_tokens=self._answer_tokens,
                 temperature=self._settings.temperature,
+                seed=self._seed,
                 keep_tokens=self._settings.keep_tokens,
             )
             try:
@@ -100,14 +101,26 @@ class Session:
                 continue
             if reply.usage.counted:
                 self._window.learn(shown, self._tools, reply.usage.input_tokens)
-            if not self._native:
-                found = read_calls(reply.message.text, self.conversation.turn)
-                reply = reply.model_copy(
-                    update={"message": reply.message.model_copy(update={"calls": found})}
-                )
+            if not reply.message.calls:
+                reply = reply.model_copy(update={"message": self._with_calls(reply.message)})
             self.conversation.hear(reply)
             return reply
         return None
+
+    @property
+    def _seed(self) -> int | None:
+        """Another one each turn: the same noise on like prompts makes like answers."""
+        seed = self._settings.seed
+        return None if seed is None else seed + self.conversation.turn
+
+    def _with_calls(self, said: Message) -> Message:
+        """With the calls that stand in its text: servers let those through whose form they do not know."""
+        calls = read_calls(said.text, self.conversation.turn)
+        if not calls:
+            return said
+        # where tools are native a call is shown again as one, not in the text too
+        text = without_calls(said.text) if self._native else said.text
+        return said.model_copy(update={"calls": calls, "text": text})
 
     def _best(self) -> str | None:
         found = self._env.best()

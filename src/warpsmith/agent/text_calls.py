@@ -42,6 +42,11 @@ def read_calls(text: str, turn: int) -> tuple[ToolCall, ...]:
     return tuple(calls)
 
 
+def without_calls(text: str) -> str:
+    """What stands before the first call that is marked as one."""
+    return text.partition(OPEN)[0].strip()
+
+
 def as_text(messages: Sequence[Message]) -> tuple[Message, ...]:
     """A conversation without calls and tool messages: calls stand in the text, results become user messages."""
     told: list[Message] = []

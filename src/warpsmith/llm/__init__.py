@@ -20,6 +20,12 @@ def _anthropic(name: str, settings: LLMSettings) -> LLM:
     return AnthropicMessages(name, settings)
 
 
+def _local(name: str, settings: LLMSettings) -> LLM:
+    from warpsmith.llm.local import LocalModel
+
+    return LocalModel(name, settings)
+
+
 def _scripted(name: str, settings: LLMSettings) -> LLM:
     from warpsmith.llm.scripted import ScriptedLLM, load_script
 
@@ -30,6 +36,7 @@ def _scripted(name: str, settings: LLMSettings) -> LLM:
 BACKENDS: dict[str, Callable[[str, LLMSettings], LLM]] = {
     "openai": _openai,
     "anthropic": _anthropic,
+    "hf": _local,
     "scripted": _scripted,
 }
 """One line a backend."""

@@ -1,6 +1,5 @@
 """Anthropic's messages interface, with marks for its prompt cache. The key is read from ANTHROPIC_API_KEY."""
 
-import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -160,7 +159,7 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
     text = [{"type": "text", "text": message.text}] if message.text.strip() else []
     if message.role is Role.ASSISTANT:
         calls = [
-            {"type": "tool_use", "id": c.id, "name": c.name or "unknown", "input": _input(c.arguments)}
+            {"type": "tool_use", "id": c.id, "name": c.name or "unknown", "input": c.as_object()}
             for c in message.calls
         ]
         return [*text, *calls] or [{"type": "text", "text": "(nothing)"}]
@@ -174,11 +173,3 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
 def _image(image: Image) -> dict[str, Any]:
     source = {"type": "base64", "media_type": image.media_type, "data": image.data}
     return {"type": "image", "source": source}
-
-
-def _input(arguments: str) -> dict[str, Any]:
-    try:
-        found = json.loads(arguments)
-    except (json.JSONDecodeError, RecursionError):
-        return {"unreadable": arguments} if arguments else {}
-    return found if isinstance(found, dict) else {"unreadable": arguments}

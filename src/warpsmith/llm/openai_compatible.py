@@ -43,6 +43,9 @@ class OpenAICompatible:
         self.context_tokens = settings.context_tokens
         self.native_tools = settings.native_tools
         self._model, self._settings, self._sleep = model, settings, sleep
+        # the service's newer models refuse the older word, which is the one that all other servers know
+        newer = not endpoint if settings.completion_limit is None else settings.completion_limit
+        self._limit = "max_completion_tokens" if newer else "max_tokens"
         self._sdk = openai
         # servers of one's own ask for no key, the package for any
         self._client = openai.OpenAI(
@@ -67,7 +70,7 @@ class OpenAICompatible:
         request: dict[str, Any] = {
             "model": self._model,
             "messages": [part for message in question.messages for part in _wire(message)],
-            "max_tokens": question.max_output_tokens,
+            self._limit: question.max_output_tokens,
         }
         if question.tools:
             request["tools"] = [
@@ -79,6 +82,8 @@ class OpenAICompatible:
             ]
         if question.temperature is not None:
             request["temperature"] = question.temperature
+        if question.seed is not None:
+            request["seed"] = question.seed
         if question.keep_tokens:
             request["logprobs"] = True
             request["extra_body"] = {"return_token_ids": True}
@@ -91,7 +96,7 @@ class OpenAICompatible:
             answer = json.loads(raw.text() if callable(raw.text) else raw.text)
             choice = answer["choices"][0]
             said = choice["message"]
-            gathered = Gathered(self._settings, request["max_tokens"], None)
+            gathered = Gathered(self._settings, request[self._limit], None)
             gathered.add_text(said.get("content") or "")
             gathered.add_reasoning(said.get("reasoning_content") or "")
             for index, call in enumerate(said.get("tool_calls") or ()):
@@ -208,7 +213,7 @@ def _wire(message: Message) -> list[dict[str, Any]]:
                 {
                     "id": c.id,
                     "type": "function",
-                    "function": {"name": c.name or "unknown", "arguments": _json(c.arguments)},
+                    "function": {"name": c.name or "unknown", "arguments": json.dumps(c.as_object())},
                 }
                 for c in message.calls
             ]
@@ -220,13 +225,6 @@ def _wire(message: Message) -> list[dict[str, Any]]:
         return [answer, *([{"role": "user", "content": _parts("", message)}] if message.images else [])]
     content: Any = _parts(message.text, message) if message.images else message.text
     return [{"role": message.role.value, "content": content}]
-
-
-def _json(arguments: str) -> str:
-    try:
-        return arguments if isinstance(json.loads(arguments), dict) else "{}"
-    except (json.JSONDecodeError, RecursionError):
-        return json.dumps({"unreadable": arguments}) if arguments else "{}"
 
 
 def _parts(text: str, message: Message) -> list[dict[str, Any]]:

@@ -40,4 +40,9 @@ class LLMSettings(Record):
     """Longest time that one answer may take; it is cut then."""
     stream: bool = True
     native_tools: bool = True
+    completion_limit: bool | None = None
+    """Name the limit of an answer `max_completion_tokens`, as OpenAI's newer models want it, instead of `max_tokens`;
+    None: where no other server is named."""
+    device: str | None = None
+    """Torch device of a model that runs in this process; None: a GPU where there is one."""
     price: Price | None = None

@@ -1,5 +1,6 @@
 """What is said to a language model and what it answers, whichever service runs it."""
 
+import json
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Protocol
@@ -24,6 +25,14 @@ class ToolCall(Record):
     id: str
     name: str
     arguments: str
+
+    def as_object(self) -> dict[str, Any]:
+        """The arguments as a JSON object; text that is none stands in one, under `unreadable`."""
+        try:
+            found = json.loads(self.arguments)
+        except (json.JSONDecodeError, RecursionError):
+            return {"unreadable": self.arguments} if self.arguments else {}
+        return found if isinstance(found, dict) else {"unreadable": self.arguments}
 
 
 class ToolSpec(Record):
@@ -93,7 +102,10 @@ class Usage(Record):
 
 
 class Tokens(Record):
-    """What training needs of a reply, where told: ids of prompt and reply, the reply's log-probabilities."""
+    """What training needs of a reply, where told: ids of prompt and reply, the reply's log-probabilities.
+
+    They are the model's own, at temperature 1, whatever it was sampled with.
+    """
 
     prompt_ids: tuple[int, ...] = ()
     ids: tuple[int, ...] = ()
@@ -107,6 +119,8 @@ class Question(Record):
     tools: tuple[ToolSpec, ...] = ()
     max_output_tokens: int = Field(8192, ge=1)
     temperature: float | None = None
+    seed: int | None = None
+    """For the sampling, where the service takes one."""
     keep_tokens: bool = False
     """Ask for token ids and log-probabilities."""
 
