@@ -11,7 +11,7 @@ from warpsmith.rollout.scripted import ScriptedCompiler, ScriptedJudge, scripted
 from warpsmith.sandbox import best_available
 from warpsmith.store import Manifest, RunStore
 from warpsmith.types import Device, Episode, Status, Submission, Target, Task, Verdict
-from warpsmith.types.llm import LLM, Entry
+from warpsmith.types.llm import LLM, Entry, Role
 from warpsmith.types.protocols import JudgeSettings, Sandbox
 
 CODE = """\
@@ -71,6 +71,11 @@ def play(
         assert store.episodes()[-1] == episode
         assert store.turns(episode.episode_id) == episode.turns
     return episode, read_journal(journal_path(folder, episode.episode_id))
+
+
+def results(entries: tuple[Entry, ...]) -> list[str]:
+    """What calls were answered."""
+    return [e.message.text for e in entries if e.message is not None and e.message.role is Role.TOOL]
 
 
 def scripted(

@@ -240,7 +240,7 @@ def test_the_services(workspace: AgentWorkspace) -> None:
     class Env:
         task, device, workdir = TASK, Device.SIM, workspace.root
         compile = staticmethod(service.compile)
-        judge = staticmethod(service.verify)
+        judge = verify = staticmethod(service.verify)
 
     for action in Action:
         assert Actions(workspace, EnvironmentService(Env())).run(action).ok is (action is not Action.NCU)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.agent.loop import DONE, VERIFY, play, says, scripted, writes
+from tests.agent.loop import DONE, VERIFY, play, results, says, scripted, writes
 
 from warpsmith.agent.settings import AgentSettings
 from warpsmith.llm.scripted import ScriptedCall, ScriptedReply
@@ -19,13 +19,9 @@ from warpsmith.rollout.journal import journal_path, read_journal
 from warpsmith.sandbox import LocalSandbox
 from warpsmith.store import RunReader
 from warpsmith.types import StopReason
-from warpsmith.types.llm import Entry, Finish, Role, Usage
+from warpsmith.types.llm import Finish, Role, Usage
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def results(entries: tuple[Entry, ...]) -> list[str]:
-    return [e.message.text for e in entries if e.message is not None and e.message.role is Role.TOOL]
 
 
 def test_best_and_final_answer_are_both_kept(tmp_path: Path) -> None:
@@ -193,3 +189,73 @@ def test_silence_is_asked_about_before_it_counts_as_done(tmp_path: Path, text: s
     episode, _ = play(tmp_path, scripted(ScriptedReply(text=text)))
     assert episode.stop is StopReason.FINISHED and len(episode.turns) == 3
     assert episode.answer_submission_hash is None and episode.reward is None
+
+
+def test_without_the_loop_one_answer_in_text_is_all(tmp_path: Path) -> None:
+    text = """First thoughts:
+```python
+class ModelNew: pass  # bad
+```
+then
+```python file=model_new.py
+# good
+class ModelNew: ...
+```
+```cuda kernels/add.cu
+__global__ void add() {}
+```
+```python file=../escape.py
+x
+```
+```python model.py
+cheat
+```
+```json
+{"name": "Bash", "arguments": {"command": "touch ran"}}
+```
+"""
+    llm = scripted(ScriptedReply(text=text), DONE)
+    episode, entries = play(tmp_path, llm, settings=AgentSettings(loop=False))
+    assert (episode.stop, len(episode.turns), len(llm.asked)) == (StopReason.FINISHED, 1, 1)
+    assert episode.reward and episode.reward.milestone == 1 and episode.policy_settings["loop"] is False
+    answer = RunReader(tmp_path).submission(episode.answer_submission_hash or "")
+    assert answer and answer.files == {
+        "model_new.py": "# good\nclass ModelNew: ...\n",
+        "kernels/add.cu": "__global__ void add() {}\n",
+    }
+    assert episode.bad_calls == 2 and "outside the workspace" in episode.turns[0].note
+    assert not llm.asked[0].tools and "one answer" in llm.asked[0].messages[0].text
+    assert not results(entries)
+
+
+def test_without_the_loop_a_block_without_a_name_is_the_model(tmp_path: Path) -> None:
+    said = ScriptedReply(text="```python\n# good\nclass ModelNew: ...\n```")
+    episode, _ = play(tmp_path / "one", scripted(said), settings=AgentSettings(loop=False))
+    assert episode.reward and episode.reward.milestone == 1
+    episode, _ = play(tmp_path / "none", scripted(DONE), settings=AgentSettings(loop=False))
+    assert (episode.stop, episode.answer_submission_hash) == (StopReason.FINISHED, None)
+
+
+def test_without_the_skill_and_with_a_seed(tmp_path: Path) -> None:
+    look = says("", ("Bash", {"command": "ls; cat SKILL.md"}))
+    asked = {}
+    for skill in (True, False):
+        llm = scripted(look, says("", writes("good"), VERIFY), DONE)
+        settings = AgentSettings(skill=skill, seed=7)
+        episode, entries = play(tmp_path / str(skill), llm, settings=settings)
+        assert (episode.policy_settings["skill"], episode.policy_settings["seed"]) == (skill, 7)
+        assert ("No such file" in results(entries)[0]) is not skill
+        assert [question.seed for question in llm.asked] == [7, 8, 9]
+        asked[skill] = llm.asked[0].messages[0].text
+    assert len(asked[True]) > len(asked[False]) + 1000 and asked[True].startswith(asked[False])
+
+
+def test_calls_that_a_server_leaves_in_the_text(tmp_path: Path) -> None:
+    call = json.dumps({"name": "Bash", "arguments": {"command": "echo '# good' > model_new.py"}})
+    text = f'I write. <tool_call>{call}</tool_call>\n<tool_call>{{"name": "Verify"}}</tool_call>'
+    llm = scripted(ScriptedReply(text=text), DONE)
+    episode, _ = play(tmp_path, llm)
+    assert (episode.stop, episode.turns[0].calls, episode.bad_calls) == (StopReason.FINISHED, 2, 0)
+    assert episode.reward and episode.reward.milestone == 1
+    shown = llm.asked[1].messages[2]
+    assert shown.text == "I write." and [call.name for call in shown.calls] == ["Bash", "Verify"]

@@ -148,6 +148,21 @@ def test_what_is_sent() -> None:
     assert (reply.tokens.prompt_ids, reply.tokens.ids, reply.tokens.logprobs) == ((1, 2), (5,), (-0.5,))
 
 
+def test_the_limit_is_named_as_the_server_knows_it_and_a_seed_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    question = HELLO.model_copy(update={"seed": 5})
+    for newer in (True, None):
+        with serving(FINE) as served:
+            model(served.url, completion_limit=newer).complete(question)
+        word, other = ("max_completion_tokens", "max_tokens")[:: 1 if newer else -1]
+        assert served.asked[0][word] == 20 and other not in served.asked[0]
+        assert served.asked[0]["seed"] == 5
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    service = OpenAICompatible("tiny", LLMSettings())
+    assert service._request(HELLO)["max_completion_tokens"] == 20 and "seed" not in service._request(HELLO)
+
+
 def test_names_and_keys() -> None:
     for wrong in ("gpt", "nobody:x", "openai:"):
         with pytest.raises(UsageError):

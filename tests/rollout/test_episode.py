@@ -266,3 +266,44 @@ class Asking:
 def test_what_the_policy_had_judged_itself_counts_too(tmp_path: Path) -> None:
     episode = run(tmp_path, Asking(), by_text({"a": 5.0, "b": 2.0}))
     assert episode.best_submission_hash == submission("b").submission_hash
+
+
+def test_correctness_alone_is_not_timed_and_asked_once(tmp_path: Path) -> None:
+    measured: list[tuple[str, bool]] = []
+
+    def answer(task: Task, given: Submission, settings: JudgeSettings, calls: int) -> Verdict:
+        name = given.files["model_new.py"].removeprefix("# ")
+        measured.append((name, settings.measure))
+        if name == "bad":
+            return scripted_verdict(task, given, settings, Status.WRONG)
+        return scripted_verdict(task, given, settings, **(timed(5.0) if settings.measure else {}))
+
+    class Careful:
+        name = "careful"
+
+        def solve(self, env: Environment) -> Generator[PolicyStep, Verdict | None, None]:
+            assert env.verify(submission("bad")).status is env.judge(submission("bad")).status is Status.WRONG
+            untimed = env.verify(submission("good"))
+            assert untimed.timings is None and env.verify(submission("good")) == untimed
+            # a step that names it costs no time either: the policy was told already
+            assert (yield step("good")) == untimed
+            assert env.judge(submission("good")).timings is not None
+            assert env.verify(submission("good")).timings is not None
+            assert (yield step("good")).timings is not None
+
+    episode = run(tmp_path, Careful(), ScriptedJudge(answer))
+    assert measured == [("bad", False), ("good", False), ("good", True), ("good", True)]
+    assert episode.best_submission_hash == submission("good").submission_hash
+    first, second = episode.turns
+    assert first.verdict_hash != second.verdict_hash
+
+
+def test_what_the_policy_was_told_is_recorded_and_tells_episodes_apart(tmp_path: Path) -> None:
+    judge = by_text({"a": 5.0})
+    told = []
+    for seed in (1, 2, 1):
+        policy = ScriptedPolicy([step("a")])
+        policy.settings = {"seed": seed}  # type: ignore[attr-defined]  # as a policy with settings has
+        told.append(run(tmp_path, policy, judge))
+    assert [episode.policy_settings for episode in told] == [{"seed": 1}, {"seed": 2}, {"seed": 1}]
+    assert told[0] == told[2] and told[0].episode_id != told[1].episode_id

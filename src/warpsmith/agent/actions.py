@@ -125,15 +125,15 @@ class EnvironmentService:
         return self.environment.compile(submission)
 
     def verify(self, submission: Submission) -> Verdict:
+        """Correctness; the episode's verdict where there is one."""
+        return self.environment.verify(submission)
+
+    def profile(self, submission: Submission) -> Verdict:
         """The episode's verdict."""
         return self.environment.judge(submission)
 
-    def profile(self, submission: Submission) -> Verdict:
-        """The same."""
-        return self.environment.judge(submission)
-
     def ncu(self, submission: Submission) -> ProfileReport:
-        """Judged first: a submission that is wrong is not profiled."""
+        """Verified first: a submission that is wrong is not profiled."""
         if self.profiler is None:
             return ProfileReport(problem=_NO_PROFILER)
         return self.profiler.after(self.verify(submission), self.environment.task, submission)
@@ -141,7 +141,7 @@ class EnvironmentService:
     def sanitize(self, submission: Submission) -> Verdict:
         """As `JudgeService.sanitize`."""
         if self.sanitizing is None:
-            return self.environment.judge(submission)
+            return self.environment.verify(submission)
         settings = self.settings or JudgeSettings(device=self.environment.device)
         untimed = settings.model_copy(update={"measure": False})
         return self.sanitizing.judge(self.environment.task, submission, untimed)

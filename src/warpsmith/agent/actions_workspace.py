@@ -27,15 +27,15 @@ class AgentWorkspace:
     fixed: Mapping[str, str]
 
     @classmethod
-    def lay_out(cls, task: Task, folder: Path) -> "AgentWorkspace":
-        """Fills a new folder. Raises InfrastructureError where writing fails."""
-        fixed = lay_out(task, folder, more=_given())
+    def lay_out(cls, task: Task, folder: Path, *, skilled: bool = True) -> "AgentWorkspace":
+        """Fills a new folder, with the skill's pages if `skilled`. Raises InfrastructureError where writing fails."""
+        fixed = lay_out(task, folder, more=_given(skilled))
         return cls(Workspace(folder), fixed)
 
     @classmethod
-    def open(cls, task: Task, folder: Path) -> "AgentWorkspace":
-        """A folder that was laid out before, as a model left it."""
-        return cls(Workspace(folder), fixed_files(task, _given()))
+    def open(cls, task: Task, folder: Path, *, skilled: bool = True) -> "AgentWorkspace":
+        """A folder that was laid out so before, as a model left it."""
+        return cls(Workspace(folder), fixed_files(task, _given(skilled)))
 
     @property
     def root(self) -> Path:
@@ -107,8 +107,8 @@ def skill() -> Mapping[str, str]:
     }
 
 
-def _given() -> dict[str, str]:
-    return {**skill(), BINDING_PATH: BINDING, REGISTRY_PATH: REGISTRY}
+def _given(skilled: bool) -> dict[str, str]:
+    return {**(skill() if skilled else {}), BINDING_PATH: BINDING, REGISTRY_PATH: REGISTRY}
 
 
 def _is_source_folder(name: str) -> bool:

@@ -3,12 +3,12 @@
 import shutil
 from collections.abc import Generator
 from contextlib import ExitStack
-from importlib import resources
 from pathlib import Path
 
+from warpsmith.agent import one_answer
 from warpsmith.agent.actions import Actions, EnvironmentService, Profiler
 from warpsmith.agent.actions_desk import Desk
-from warpsmith.agent.actions_workspace import AgentWorkspace
+from warpsmith.agent.actions_workspace import AgentWorkspace, skill
 from warpsmith.agent.context import ToolContext
 from warpsmith.agent.conversation import Conversation
 from warpsmith.agent.disk import DiskWatch
@@ -19,7 +19,7 @@ from warpsmith.agent.text_calls import describe_tools
 from warpsmith.agent.toolbox import Toolbox
 from warpsmith.errors import SubmissionUnreadableError
 from warpsmith.sandbox import python_paths
-from warpsmith.types import StopReason, Submission, Turn, Verdict
+from warpsmith.types import Device, StopReason, Submission, Turn, Verdict
 from warpsmith.types.llm import LLM, Message, Role
 from warpsmith.types.protocols import Environment, Judge, PolicyStep, Sandbox
 from warpsmith.workspace.template import environment, needs_own_python
@@ -49,6 +49,7 @@ class AgentPolicy:
         self._llm = llm
         self._sandbox = sandbox
         self._settings = settings or AgentSettings()
+        self.settings: dict[str, str | int | float | bool | None] = self._settings.model_dump(mode="json")
         self._sanitizing, self._profiler = sanitizing, profiler
 
     def solve(self, env: Environment) -> Generator[PolicyStep, Verdict | None, StopReason | None]:
@@ -60,15 +61,15 @@ class AgentPolicy:
         if is_new:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-            workspace = AgentWorkspace.lay_out(env.task, folder)
+            workspace = AgentWorkspace.lay_out(env.task, folder, skilled=self._settings.skill)
             start = _snapshot(workspace)
             _put_back(env, folder)
             (env.workdir / _START).write_text(start.submission_hash if start else "")
         else:
-            workspace = AgentWorkspace.open(env.task, folder)
+            workspace = AgentWorkspace.open(env.task, folder, skilled=self._settings.skill)
         service = EnvironmentService(env, sanitizing=self._sanitizing, profiler=self._profiler)
         judged: list[str] = []
-        actions = Actions(workspace, service, asked=lambda _, given, found: _note(judged, given, found))
+        actions = Actions(workspace, service, asked=lambda _, given, found: _note(env, judged, given, found))
         with ExitStack() as stack:
             context = stack.enter_context(self._context(workspace))
             disk = stack.enter_context(
@@ -112,8 +113,7 @@ class AgentPolicy:
     def _begin(self, conversation: Conversation, env: Environment, toolbox: Toolbox, root: Path) -> None:
         """The first two messages; where the conversation goes on, the answers that it lacks."""
         if len(conversation.messages) < 2:
-            tools = "" if self._native else describe_tools(toolbox.specs)
-            text = system_text(env.device, _skill(), tools)
+            text = self._system_text(env.device, toolbox)
             for role, said in ((Role.SYSTEM, text), (Role.USER, task_text(env.task, root)))[
                 len(conversation.messages) :
             ]:
@@ -122,6 +122,12 @@ class AgentPolicy:
         conversation.close_open_calls()
         if conversation.reply is None and conversation.resumed and conversation.turn:
             conversation.say(Message(role=Role.USER, text=RESUMED))
+
+    def _system_text(self, device: Device, toolbox: Toolbox) -> str:
+        skilled = _skill() if self._settings.skill else ""
+        if not self._settings.loop:
+            return one_answer.system_text(device, skilled)
+        return system_text(device, skilled, "" if self._native else describe_tools(toolbox.specs))
 
     @property
     def _native(self) -> bool:
@@ -178,12 +184,13 @@ def _snapshot(workspace: AgentWorkspace) -> Submission | None:
         return None
 
 
-def _note(judged: list[str], submission: Submission, found: object) -> None:
-    if isinstance(found, Verdict):
+def _note(env: Environment, judged: list[str], submission: Submission, found: object) -> None:
+    """A submission counts as judged once the episode has a verdict on it: sanitizing alone gives none."""
+    if isinstance(found, Verdict) and env.verdict(submission.submission_hash) is not None:
         judged.append(submission.submission_hash)
 
 
 def _skill() -> str:
     """The skill's text without its front matter."""
-    text = (resources.files("warpsmith.agent") / "skill" / "SKILL.md").read_text("utf-8")
+    text = skill()["SKILL.md"]
     return text.split("---\n", 2)[2].strip() if text.startswith("---\n") else text

@@ -1,5 +1,6 @@
 """One turn of the agent: ask the model, do what it calls for, judge whether there is a next turn."""
 
+from warpsmith.agent import one_answer
 from warpsmith.agent.base import Answer, ImageBlock
 from warpsmith.agent.conversation import Conversation, Repetition
 from warpsmith.agent.prompt import CUT, EMPTY, NO_ANSWER, REPEATED, best_text
@@ -37,7 +38,7 @@ class Session:
         self._env = env
         self._toolbox = toolbox
         self._native = llm.native_tools and not settings.text_tools
-        self._tools: tuple[ToolSpec, ...] = toolbox.specs if self._native else ()
+        self._tools: tuple[ToolSpec, ...] = toolbox.specs if self._native and settings.loop else ()
         limit = min(settings.context_tokens, llm.context_tokens)
         self._answer_tokens = min(settings.max_output_tokens, max(16, limit // 4))
         self._window = Window(limit, self._answer_tokens)
@@ -60,7 +61,10 @@ class Session:
             if reply is None:
                 self.note = "the conversation no longer fits the model's context"
                 return StopReason.CONTEXT_LIMIT
-            results = [self._run(call, at) for at, call in enumerate(reply.message.calls)]
+            if self._settings.loop:
+                results = [self._run(call, at) for at, call in enumerate(reply.message.calls)]
+        if not self._settings.loop:
+            return self._taken(reply)
         calls = reply.message.calls
         self.conversation.calls = len(calls)
         self.conversation.bad_calls = sum(not self._toolbox.fits(call) for call in calls)
@@ -101,7 +105,7 @@ class Session:
                 continue
             if reply.usage.counted:
                 self._window.learn(shown, self._tools, reply.usage.input_tokens)
-            if not reply.message.calls:
+            if not reply.message.calls and self._settings.loop:
                 reply = reply.model_copy(update={"message": self._with_calls(reply.message)})
             self.conversation.hear(reply)
             return reply
@@ -152,6 +156,13 @@ class Session:
             return self._tell(EMPTY)
         if not any(entry.judged for entry in self._env.journal):
             return self._tell(NO_ANSWER)
+        return StopReason.FINISHED
+
+    def _taken(self, reply: Reply) -> StopReason:
+        """The one answer there is, its files written; what cannot be written counts as a bad call."""
+        problems = one_answer.take(reply.message.text, self._toolbox.context)
+        self.conversation.bad_calls = len(problems)
+        self.note = "; ".join([_note(reply), *problems])
         return StopReason.FINISHED
 
     def _tell(self, text: str) -> None:

@@ -18,7 +18,7 @@ class Toolbox:
     def __init__(self, context: ToolContext, actions: Actions, device: Device):
         self._actions: dict[str, Tool] = {tool.name: tool for tool in action_tools(actions, device)}
         self._tools: dict[str, Tool] = {tool.name: tool for tool in TOOLS} | self._actions
-        self._context = context
+        self.context = context
         self.specs = tuple(ToolSpec(**describe(tool)) for tool in self._tools.values())
 
     def fits(self, asked: ToolCall) -> bool:
@@ -35,8 +35,8 @@ class Toolbox:
         """The answer, whatever was asked for. Raises InfrastructureError where no call would help."""
         if (action := self._actions.get(asked.name)) is not None:
             # actions take no arguments: whatever was given, what is meant is clear
-            return action.run(action.arguments(), self._context)
-        return call(asked.name, asked.arguments or "{}", self._context)
+            return action.run(action.arguments(), self.context)
+        return call(asked.name, asked.arguments or "{}", self.context)
 
 
 def _arguments(asked: ToolCall) -> object:

@@ -10,6 +10,7 @@ from warpsmith.errors import UsageError
 if TYPE_CHECKING:
     from warpsmith.llm import Price
     from warpsmith.rollout import Limits
+    from warpsmith.types import Device
     from warpsmith.types.protocols import Policy
 
 ModelOption = Annotated[
@@ -17,7 +18,7 @@ ModelOption = Annotated[
     typer.Option(
         "--model",
         metavar="BACKEND:NAME",
-        help="Model of the agent: openai:NAME (any compatible server), anthropic:NAME, scripted:FILE.",
+        help="Model of the agent: openai:NAME (any compatible server), anthropic:NAME, hf:FOLDER, scripted:FILE.",
     ),
 ]
 EndpointOption = Annotated[
@@ -43,6 +44,9 @@ MaxCostOption = Annotated[
     float | None,
     typer.Option("--max-cost", min=0, metavar="USD", help="At most so much money; needs --price."),
 ]
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", help="Of the model's sampling, where its service takes one.")
+]
 UnsafeOption = Annotated[
     bool,
     typer.Option(
@@ -60,22 +64,27 @@ class AgentOptions:
     price: "Price | None"
     text_tools: bool
     unsafe_local: bool
+    seed: int | None = None
 
-    def policy(self) -> "Policy":
+    def policy(self, device: "Device | None" = None) -> "Policy":
         """Raises UsageError, MissingExtraError and InfrastructureError as `wiring.agent`."""
         from warpsmith.agent.settings import AgentSettings
         from warpsmith.cli import wiring
         from warpsmith.llm import LLMSettings
 
         llm = LLMSettings(endpoint=self.endpoint, price=self.price, native_tools=not self.text_tools)
-        settings = AgentSettings(text_tools=self.text_tools)
-        return wiring.agent(self.model, llm, settings, unsafe_local=self.unsafe_local)
+        settings = AgentSettings(text_tools=self.text_tools, seed=self.seed)
+        return wiring.agent(self.model, llm, settings, device=device, unsafe_local=self.unsafe_local)
 
 
-def agent_limits(turns: int, minutes: float, max_tokens: int | None, max_cost: float | None) -> "Limits":
-    """When the episode ends at the latest."""
+def agent_limits(
+    turns: int, minutes: float, max_tokens: int | None, max_cost: float | None, price: "Price | None" = None
+) -> "Limits":
+    """When the episode ends at the latest. Raises UsageError for a cost that nothing could be counted against."""
     from warpsmith.rollout import Limits
 
+    if max_cost is not None and price is None:
+        raise UsageError("--max-cost needs the model's price", hint="give --price IN,OUT, as 3,15")
     return Limits(turns=turns, seconds=minutes * 60, tokens=max_tokens, cost_usd=max_cost)
 
 

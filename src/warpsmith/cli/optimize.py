@@ -21,6 +21,7 @@ from warpsmith.cli.agent_options import (
     MinutesOption,
     ModelOption,
     PriceOption,
+    SeedOption,
     TextToolsOption,
     TurnsOption,
     UnsafeOption,
@@ -72,6 +73,7 @@ def optimize(
     minutes: MinutesOption = 24 * 60.0,
     max_tokens: MaxTokensOption = None,
     max_cost: MaxCostOption = None,
+    seed: SeedOption = None,
     unsafe_local: UnsafeOption = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -85,11 +87,12 @@ def optimize(
     chosen_rules = choose(Rules, rules, "rules")
     menu = choose(Menu, baselines, "baselines")
     wiring.check_policy(policy)
-    limits = agent_limits(turns, minutes, max_tokens, max_cost)
-    asked = AgentOptions(model_name, endpoint, parse_price(price), text_tools, unsafe_local)
+    priced = parse_price(price)
+    limits = agent_limits(turns, minutes, max_tokens, max_cost, priced)
+    asked = AgentOptions(model_name, endpoint, priced, text_tools, unsafe_local, seed)
 
     def make() -> "Policy":
-        return asked.policy() if policy == wiring.AGENT else wiring.POLICIES[policy]()
+        return asked.policy(chosen_device) if policy == wiring.AGENT else wiring.POLICIES[policy]()
 
     original = tasks.load(model)
     chosen_device = wiring.device(device)
@@ -171,13 +174,14 @@ def _manifest(task: "Task", policy: "Policy", settings: "JudgeSettings") -> "Man
     from warpsmith.store import Manifest
 
     named = settings.model_dump(mode="json", exclude={"device"})
+    told = getattr(policy, "settings", {})
     return Manifest(
         command="optimize",
         task_hash=task.task_hash,
         task_name=task.name,
         policy=policy.name,
         device=settings.device,
-        settings=named | {"derived_from": task.derived_from},
+        settings=named | {"derived_from": task.derived_from} | {f"policy.{k}": v for k, v in told.items()},
         versions={"warpsmith": __version__, "python": platform.python_version()},
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )

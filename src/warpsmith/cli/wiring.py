@@ -10,6 +10,7 @@ from warpsmith.errors import InfrastructureError, UsageError
 from warpsmith.types import Device, Phase, Target
 
 if TYPE_CHECKING:
+    from warpsmith.agent.actions import Profiler
     from warpsmith.agent.settings import AgentSettings
     from warpsmith.gpu.devices import GpuInfo
     from warpsmith.llm import LLMSettings
@@ -48,9 +49,14 @@ def check_policy(word: str) -> None:
 
 
 def agent(
-    model: str | None, llm: "LLMSettings", settings: "AgentSettings", *, unsafe_local: bool = False
+    model: str | None,
+    llm: "LLMSettings",
+    settings: "AgentSettings",
+    *,
+    device: Device | None = None,
+    unsafe_local: bool = False,
 ) -> "Policy":
-    """The agent on a model named as BACKEND:NAME.
+    """The agent on a model named as BACKEND:NAME; on a `device` with the instruments that this machine has.
 
     Raises UsageError for a missing or unknown model or key, InfrastructureError where nothing isolates its commands.
     """
@@ -67,7 +73,25 @@ def agent(
             "nothing here isolates the commands that a model runs",
             hint="see warpsmith doctor, or accept the danger with --unsafe-local",
         )
-    return AgentPolicy(reached, sandbox, settings)
+    sanitizing, profiler = _instruments(device) if device is not None else (None, None)
+    return AgentPolicy(reached, sandbox, settings, sanitizing=sanitizing, profiler=profiler)
+
+
+def _instruments(device: Device) -> "tuple[Judge | None, Profiler | None]":
+    """A judge that sanitizes, None where the compiler for that is not installed, and Nsight Compute's reader."""
+    from warpsmith.judge.ncu import NcuProfiler
+    from warpsmith.judge.sanitize import SanitizedJudge
+    from warpsmith.sandbox import best_available
+
+    made = bench(device, lambda phase, detail: None)
+    try:
+        sanitizing = SanitizedJudge.local(
+            made.judge, pool(), made.compiler, best_available(), arch=made.target.arch
+        )
+    except InfrastructureError:
+        # the answer to the action says so
+        sanitizing = None
+    return sanitizing, NcuProfiler(pool(), made.compiler, made.target, made.isolation)
 
 
 def require_judge_extra() -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 from warpsmith.errors import InfrastructureError
 from warpsmith.rollout.journal import Journal
 from warpsmith.store import RunStore
-from warpsmith.types import CompileResult, Status, Submission, Target, Task, Turn, Verdict
+from warpsmith.types import CompileResult, Device, Status, Submission, Target, Task, Turn, Verdict
 from warpsmith.types.llm import Entry, Message, Reply
 from warpsmith.types.protocols import Compiler, Judge, JudgeSettings, Menu
 
+_CORRECT = frozenset({Status.PASSED, Status.UNSTABLE})
 FINAL = "final:"
 """Before the settings' hash of the judgement that is the score: it is never mixed with the search's."""
 
@@ -76,7 +77,7 @@ class EpisodeEnvironment:
         return self._store.submission(submission_hash)
 
     def verdict(self, submission_hash: str) -> Verdict | None:
-        """What `judge` answered on it in this episode."""
+        """What `judge`, or else `verify`, answered on it in this episode."""
         return self.judged.get(submission_hash)
 
     def compile(self, submission: Submission) -> CompileResult:
@@ -89,13 +90,23 @@ class EpisodeEnvironment:
         Raises InfrastructureError, after storing the verdict that says so.
         """
         with self._one:
-            verdict = self._verdict(submission, self._searching)
             known = self.judged.get(submission.submission_hash)
-            self.judged[submission.submission_hash] = verdict
-            # a policy without a model keeps no journal: its turns tell all
-            if known is None and self._journal.entries:
-                self._append(judged=submission.submission_hash, verdict_hash=verdict.content_hash)
-            return verdict
+            if known is not None and known.status not in _CORRECT:
+                return known
+            return self._asked(submission, self._searching)
+
+    def verify(self, submission: Submission) -> Verdict:
+        """Correctness alone, stored too; a verdict of either kind on the same submission is reused.
+
+        Raises InfrastructureError as `judge`.
+        """
+        with self._one:
+            known = self.judged.get(submission.submission_hash)
+            if known is not None:
+                return known
+            # the simulator measures nothing: there the two are one question
+            untimed = {"measure": False} if self.device is Device.CUDA else {}
+            return self._asked(submission, self._searching.model_copy(update=untimed))
 
     def judge_final(self, submission: Submission) -> Verdict:
         """The fresh judgement that is the episode's score; made once, whatever the search saw."""
@@ -113,6 +124,16 @@ class EpisodeEnvironment:
     def _searching(self) -> JudgeSettings:
         # The menu of matched accuracy is the score's alone: a search needs to know which is faster.
         return self._settings.model_copy(update={"baselines": Menu.PAPER, "interleave": False})
+
+    def _asked(self, submission: Submission, settings: JudgeSettings) -> Verdict:
+        """Caller holds the lock."""
+        verdict = self._verdict(submission, settings)
+        known = self.judged.get(submission.submission_hash)
+        self.judged[submission.submission_hash] = verdict
+        # a policy without a model keeps no journal: its turns tell all
+        if verdict != known and self._journal.entries:
+            self._append(judged=submission.submission_hash, verdict_hash=verdict.content_hash)
+        return verdict
 
     def _recall(self) -> None:
         """What an interrupted process had judged counts as before."""

@@ -1,10 +1,13 @@
 """task + policy + environment + judge + reward -> Episode."""
 
 import contextlib
+import json
 import shutil
 import time
 import traceback
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
 from warpsmith.errors import InfrastructureError, TaskError
@@ -13,13 +16,10 @@ from warpsmith.rollout.environment import EpisodeEnvironment
 from warpsmith.rollout.journal import Journal, journal_path
 from warpsmith.store import RunStore
 from warpsmith.store.files import make_folder
-from warpsmith.types import Episode, Record, Status, StopReason, Target, Task, Turn, Verdict
+from warpsmith.types import Episode, Record, Status, StopReason, Submission, Target, Task, Turn, Verdict
 from warpsmith.types.base import sha256_hex
 from warpsmith.types.llm import Entry, Usage
 from warpsmith.types.protocols import Compiler, Judge, JudgeSettings, Policy, PolicyStep
-
-EVALUATION_TURNS = 200
-TRAINING_TURNS = 150
 
 RESUMABLE = frozenset({StopReason.MODEL_UNAVAILABLE})
 """Ends that are nobody's doing who is judged here: called again, the episode goes on."""
@@ -28,7 +28,7 @@ RESUMABLE = frozenset({StopReason.MODEL_UNAVAILABLE})
 class Limits(Record):
     """When an episode ends though the policy would go on. What interrupted processes spent counts too."""
 
-    turns: int = EVALUATION_TURNS
+    turns: int = 200
     seconds: float = 24 * 3600.0
     tokens: int | None = None
     """Input and output, over all turns."""
@@ -43,6 +43,10 @@ class Limits(Record):
             StopReason.COST_LIMIT: self.cost_usd is not None and (usage.cost_usd or 0.0) >= self.cost_usd,
         }
         return next((reason for reason, is_reached in reasons.items() if is_reached), None)
+
+
+EVALUATION = Limits()
+TRAINING = Limits(turns=150)
 
 
 class EpisodeListener(Protocol):
@@ -89,7 +93,8 @@ def run_episode(
     judgement of the best passed submission; the policy's answer at the end is judged beside it. A policy's own
     errors end the episode and are data; InfrastructureError propagates, with all before it stored.
     """
-    episode_id = identity(task, policy.name, settings)
+    told = dict(getattr(policy, "settings", {}))
+    episode_id = identity(task, policy.name, settings, told)
     finished = next((e for e in store.episodes() if e.episode_id == episode_id), None)
     if finished is not None and finished.stop not in RESUMABLE:
         return finished
@@ -110,7 +115,7 @@ def run_episode(
         heard=getattr(progress, "hear", None),
     )
     log = _TurnLog(store, episode_id, progress)
-    stop = _drive(policy, env, log, limits or Limits(), clock)
+    stop = _drive(policy, env, log, limits or EVALUATION, clock)
     answer = store.submission(log.answer) if log.answer else None
     if answer is not None and stop is not StopReason.TASK_REFUSED:
         # it competes with what the policy had judged
@@ -141,19 +146,26 @@ def run_episode(
         answer_reward=reward_of(judged_answer, speedup) if judged_answer else None,
         usage=log.usage if log.usage != Usage() else None,
         bad_calls=sum(turn.bad_calls for turn in log.turns),
+        policy_settings=told,
     )
     store.put_episode(episode)
-    if stop in RESUMABLE:
-        return episode
-    shutil.rmtree(workdir, ignore_errors=True)
-    with contextlib.suppress(OSError):  # other episodes of the run may still be at work beside it
-        workdir.parent.rmdir()
+    if stop not in RESUMABLE:
+        _clear(workdir)
     return episode
 
 
-def identity(task: Task, policy: str, settings: JudgeSettings) -> str:
-    """The same question has the same id, whichever process asks it."""
-    return sha256_hex(f"{task.content_hash} {policy} {settings.content_hash}")[:16]
+def identity(
+    task: Task, policy: str, settings: JudgeSettings, told: Mapping[str, object] | None = None
+) -> str:
+    """The same question has the same id, whichever process asks it; `told`: the policy's own settings."""
+    said = f" {json.dumps(told, sort_keys=True)}" if told else ""
+    return sha256_hex(f"{task.content_hash} {policy} {settings.content_hash}{said}")[:16]
+
+
+def _clear(workdir: Path) -> None:
+    shutil.rmtree(workdir, ignore_errors=True)
+    with contextlib.suppress(OSError):  # other episodes of the run may still be at work beside it
+        workdir.parent.rmdir()
 
 
 class _TurnLog:
@@ -210,7 +222,7 @@ def _drive(
     try:
         while True:
             step = steps.send(verdict)
-            verdict = env.judge(step.submission) if step.submission else None
+            verdict = _verdict(env, step.submission) if step.submission else None
             log.add(step, time.monotonic() - begun, verdict)
             begun = time.monotonic()
             if verdict is not None and verdict.status is Status.TASK_REFUSED:
@@ -233,6 +245,11 @@ def _drive(
         return StopReason.POLICY_FAILED
     finally:
         steps.close()
+
+
+def _verdict(env: EpisodeEnvironment, submission: Submission) -> Verdict:
+    """What the policy was told of it, else what the judge says now."""
+    return env.verdict(submission.submission_hash) or env.judge(submission)
 
 
 def _judge_afresh(env: EpisodeEnvironment, store: RunStore, submission_hash: str | None) -> Verdict | None:

@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from pydantic import Field
+
 from warpsmith.types.base import Device, Record, Rules
 from warpsmith.types.llm import Usage
 from warpsmith.types.reward import Reward
@@ -69,3 +71,5 @@ class Episode(Record):
     answer_reward: Reward | None = None
     usage: Usage | None = None
     bad_calls: int = 0
+    policy_settings: dict[str, str | int | float | bool | None] = Field(default_factory=dict)
+    """What the policy was told, a seed among it."""

@@ -95,6 +95,10 @@ class Environment(Protocol):
 
     def judge(self, submission: Submission) -> Verdict: ...
 
+    def verify(self, submission: Submission) -> Verdict:
+        """Correctness alone, which costs less where there is a time to measure; what is known is not asked again."""
+        ...
+
     def best(self) -> str | None:
         """Hash of the best submission judged so far."""
         ...
@@ -104,7 +108,7 @@ class Environment(Protocol):
         ...
 
     def verdict(self, submission_hash: str) -> Verdict | None:
-        """What `judge` answered on it in this episode."""
+        """What `judge`, or else `verify`, answered on it in this episode."""
         ...
 
     @property
@@ -143,7 +147,8 @@ class PolicyStep(Record):
 class Policy(Protocol):
     """Works on a task: yields steps, and is sent back each step's verdict (None where nothing was judged).
 
-    What the generator returns is why it ended; None stands for FINISHED.
+    What the generator returns is why it ended; None stands for FINISHED. A policy that can be told how to work has
+    `settings`, a flat mapping of what it was told: part of an episode's identity, and recorded with it.
     """
 
     name: str
