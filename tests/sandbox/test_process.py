@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -222,3 +223,36 @@ def test_nothing_of_ours_is_left_open_or_running():
         run_tree(["true"], timeout_s=20)
     _no_more_descriptors_than(before[0])
     assert len(psutil.Process().children()) == before[1]
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_threads_that_wait_look_and_kill_at_once_are_told_one_end(killed):
+    told, begun = [], threading.Barrier(7)
+
+    def look(tree):
+        begun.wait()
+        while (end := tree.poll()) is None:
+            pass
+        told.append(end)
+
+    def wait(tree):
+        begun.wait()
+        told.append(tree.wait(30))
+
+    def kill(tree):
+        begun.wait()
+        told.append(tree.kill_tree() if killed else tree.wait())
+
+    for _ in range(5):
+        told.clear()
+        with Tree(["sh", "-c", "sleep 60" if killed else "sleep 0.1; exit 3"]) as tree:
+            threads = [
+                threading.Thread(target=work, args=(tree,)) for work in (look, look, wait, wait, kill, kill)
+            ]
+            for thread in threads:
+                thread.start()
+            begun.wait()
+            for thread in threads:
+                thread.join(60)
+        assert len(told) == 6 and set(told) == {tree.kill_tree()}
+        assert (told[0].signal == signal.SIGKILL) if killed else (told[0].exit_code == 3)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,7 @@ class ProcessEnd:
 class Tree:
     """A command and everything it starts; leaving the `with` block kills what is left of it.
 
-    One thread may wait for it while another kills it.
+    Any threads may wait for it and kill it at once: all are told the same end.
     `argv[0]` is looked up in the PATH of `env`. `env` is the whole environment (None: this process's own).
     stdout and stderr are captured together, at most `capture_bytes` of them, also into `log_path` if given.
     Raises InfrastructureError where the program is missing or no process can be started.
@@ -87,6 +88,8 @@ class Tree:
         read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
         self._capture = _capture(read_fd, write_fd, capture_bytes, log_path)
         self._control, theirs = socket.socketpair()
+        # not when the tree has ended: another thread may be about to look at it, and its number may be reused
+        weakref.finalize(self, self._control.close)
         with theirs:
             try:
                 self._process = subprocess.Popen(
@@ -109,7 +112,6 @@ class Tree:
                     start_new_session=True,
                 )
             except OSError as error:
-                self._control.close()
                 where = f" in {cwd}" if cwd is not None else ""
                 raise InfrastructureError(f"cannot run {argv[0]}{where}: {error.strerror}") from error
             finally:
@@ -216,7 +218,6 @@ class Tree:
             words = self._control.recv(64)
         except (TimeoutError, ConnectionError):
             words = b""
-        self._control.close()
         if not words:
             # the supervisor itself was killed, or a process is stuck: what can be found is killed here
             family = _family(self._process.pid)
