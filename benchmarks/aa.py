@@ -8,7 +8,7 @@ warm-up, verification, number and length of brackets, retries. For speed one pai
 task: `apart` trials measure candidate, then baseline, as two verdicts would; `in_turn` trials let brackets of both
 alternate, as a verdict does where a ratio lies near a threshold. The null cost is measured anew for each trial in
 turn, and for `apart` trials once in ten. Trials that the judge calls unstable get no ratio and are counted.
-`naming_ms` is the longest naming of outputs in a trial: the allowance in `judge/clock.py` must hold it.
+`naming_ms` is the longest naming of outputs in a trial: the allowance in `judge/timing/clock.py` must hold it.
 
 A killed run goes on with the same command. Several GPUs: one process a GPU, each with its own CUDA_VISIBLE_DEVICES,
 tasks and file; then --merge.
@@ -25,7 +25,7 @@ from pathlib import Path
 
 from common import RESULTS, save
 
-from warpsmith.judge.clock import quantile, time_stats
+from warpsmith.judge.timing.clock import quantile, time_stats
 from warpsmith.sandbox import best_available, python_paths
 from warpsmith.store.paths import cache_root
 from warpsmith.types import Device, Rules
@@ -70,11 +70,11 @@ def sources(name: str, shrink: int = 1) -> tuple[str, str]:
 
 def ratios(name: str, args: argparse.Namespace) -> Iterator[dict]:
     """Trials without end: a `kind` each, and `ratio` with both medians, or why it is `unstable`."""
+    from warpsmith.judge.evidence.observer.build import lay_out
     from warpsmith.judge.job import JobFolder, RefereeJob, RefereeSetup
-    from warpsmith.judge.modes import PAPER
-    from warpsmith.judge.observer.build import lay_out
     from warpsmith.judge.referee import Starter
     from warpsmith.judge.session import Session
+    from warpsmith.judge.timing.modes import PAPER
 
     device = Device(args.device)
     with ExitStack() as stack:
@@ -106,9 +106,9 @@ def ratios(name: str, args: argparse.Namespace) -> Iterator[dict]:
 
 def trials(session, candidate, baseline) -> Iterator[dict]:
     """Both kinds of trials in turn, on processes that are loaded and warm."""
-    from warpsmith.judge.correctness import Tally
-    from warpsmith.judge.evidence import Gathered
-    from warpsmith.judge.timing import Timed
+    from warpsmith.judge.correctness.untimed import Tally
+    from warpsmith.judge.evidence.gather import Gathered
+    from warpsmith.judge.timing.measure import Timed
 
     null, done = None, 0
     while True:

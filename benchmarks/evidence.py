@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from common import RESULTS, save
 
 if TYPE_CHECKING:
-    from warpsmith.judge.observer.client import Observer
+    from warpsmith.judge.evidence.observer.client import Observer
 
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n"
 TASKS: dict[str, tuple[str, str, str]] = {
@@ -131,7 +131,7 @@ def worker(names: list[str], folder: Path) -> None:
     """In a process of its own: µs a call of each task, with what of the observer lies in `folder`. A JSON line."""
     import torch
 
-    from warpsmith.judge.observer.client import Observer
+    from warpsmith.judge.evidence.observer.client import Observer
 
     def launch() -> None:
         torch.zeros(1, device="cuda")
@@ -211,8 +211,8 @@ def main() -> None:
     if args.worker:
         worker(args.worker.split(","), args.folder)
         return
-    from warpsmith.judge.observer.build import lay_out
-    from warpsmith.judge.observer.parts import PARTS
+    from warpsmith.judge.evidence.observer.build import lay_out
+    from warpsmith.judge.evidence.observer.parts import PARTS
     from warpsmith.store.paths import cache_root
 
     names = args.only.split(",")

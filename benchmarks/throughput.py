@@ -19,8 +19,8 @@ from common import RESULTS, save
 from warpsmith.compile import LocalCompiler
 from warpsmith.gpu.devices import list_gpus
 from warpsmith.gpu.local import LocalPool, visible_gpus
-from warpsmith.judge.clock import quantile
 from warpsmith.judge.service import LocalJudge
+from warpsmith.judge.timing.clock import quantile
 from warpsmith.sandbox import best_available
 from warpsmith.sandbox.process import Tree
 from warpsmith.tasks.spec import load

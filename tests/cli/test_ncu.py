@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from warpsmith.judge.ncu import NO_GPU
+from warpsmith.judge.instruments.ncu import NO_GPU
 
 SCRIPTED = Path(__file__).with_name("scripted_cli.py")
 TASK = """

@@ -12,10 +12,10 @@ from types import ModuleType
 import torch
 
 from warpsmith.errors import WarpsmithError
-from warpsmith.judge.channel import decode, encode
 from warpsmith.judge.job import JobFolder, RefereeJob
-from warpsmith.judge.process import RunnerProcess
-from warpsmith.judge.runner import Runner, failure
+from warpsmith.judge.runner.channel import decode, encode
+from warpsmith.judge.runner.inside import Runner, failure
+from warpsmith.judge.runner.process import RunnerProcess
 from warpsmith.judge.session import Findings, Session
 from warpsmith.judge.verdict import status_of
 from warpsmith.types import Device, Status

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import matmul as captured
 
-from warpsmith.judge.observer.client import Observer
-from warpsmith.judge.recorder import OperatorCounts
+from warpsmith.judge.evidence.observer.client import Observer
+from warpsmith.judge.reference.recorder import OperatorCounts
 
 x, w, y = torch.rand(6, 8), torch.rand(8, 8), torch.rand(2, 3, 8)
 image, filters = torch.rand(1, 3, 8, 8), torch.rand(4, 3, 3, 3)

@@ -15,7 +15,7 @@ from warpsmith.compile import LocalCompiler
 from warpsmith.compile.toolchain import find_nvcc
 from warpsmith.gpu.devices import list_gpus
 from warpsmith.gpu.local import LocalPool, visible_gpus
-from warpsmith.judge import memcheck
+from warpsmith.judge.instruments import memcheck
 from warpsmith.judge.job import Instrument
 from warpsmith.judge.service import LocalJudge
 from warpsmith.sandbox import best_available

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from tests.judge.inprocess import Outcome, forward, judged, own
 from tests.judge.samples import KERNEL, MODEL_NEW, submission, task
 
-from warpsmith.judge.baselines import BaselineIdentity, BaselineStore, measured
-from warpsmith.judge.clock import Samples, time_stats
+from warpsmith.judge.timing.baselines import BaselineIdentity, BaselineStore, measured
+from warpsmith.judge.timing.clock import Samples, time_stats
 from warpsmith.rollout.scripted import scripted_verdict
 from warpsmith.types import (
     BaselineKind,

@@ -88,7 +88,7 @@ def _check(
     """One row a task, in order: rows of the log where they answer, new ones (logged as they come) elsewhere."""
     from warpsmith.cli import wiring
     from warpsmith.evaluation.check_table import headline, title
-    from warpsmith.judge.check import TaskChecker
+    from warpsmith.judge.admission.check import TaskChecker
 
     questions = [settings.question(task) for task in tasks]
     rows = {q: row for q in questions if log is not None and (row := log.find(q)) is not None}

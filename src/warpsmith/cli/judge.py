@@ -107,7 +107,7 @@ def _print_variants(judged: "list[tuple[str, Verdict]]", as_json: bool) -> None:
 
 def _sanitized(bench: "Bench", progress: "Reporter") -> "Judge":
     from warpsmith.cli import wiring
-    from warpsmith.judge.sanitize import SanitizedJudge
+    from warpsmith.judge.instruments.sanitize import SanitizedJudge
     from warpsmith.sandbox import by_name
 
     return SanitizedJudge.local(
@@ -125,7 +125,7 @@ def _profiled(
 ) -> "ProfileReport":
     """What Nsight Compute says of a submission that was judged; it changes nothing about the verdict."""
     from warpsmith.cli import wiring
-    from warpsmith.judge.ncu import NcuProfiler
+    from warpsmith.judge.instruments.ncu import NcuProfiler
 
     progress.note("measuring kernels with Nsight Compute")
     profiler = NcuProfiler(wiring.pool(), bench.compiler, bench.target, bench.isolation)

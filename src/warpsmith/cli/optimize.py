@@ -151,7 +151,7 @@ def _optimized(
 def _unfit(task: "Task", device: "Device", progress: "Reporter") -> tuple[str, ...]:
     """What makes a task unfit that no judgement has looked at, since the policy submitted nothing."""
     from warpsmith.cli import wiring
-    from warpsmith.judge.check import TaskChecker
+    from warpsmith.judge.admission.check import TaskChecker
     from warpsmith.types import CheckSettings
 
     progress.phase("check", "the policy submitted nothing: looking at the task itself")

@@ -12,16 +12,16 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from warpsmith.errors import WarpsmithError
-from warpsmith.judge.baselines import BaselineStore
-from warpsmith.judge.clock import Samples, time_stats, with_kernels
-from warpsmith.judge.explain import explained
-from warpsmith.judge.instrument import instrumented
+from warpsmith.judge.correctness.explain import explained
+from warpsmith.judge.evidence.observer.build import lay_out
+from warpsmith.judge.evidence.observer.parts import KERNELS
+from warpsmith.judge.instruments.watched import instrumented
 from warpsmith.judge.job import Instrument, JobFolder, RefereeJob, RefereeSetup
 from warpsmith.judge.machine import describe_machine, leased_gpu
-from warpsmith.judge.observer.build import lay_out
-from warpsmith.judge.observer.parts import KERNELS
-from warpsmith.judge.process import RunnerProcess, RunnerSpec
-from warpsmith.judge.scoring import Scoring, believed, byte_floor
+from warpsmith.judge.runner.process import RunnerProcess, RunnerSpec
+from warpsmith.judge.timing.baselines import BaselineStore
+from warpsmith.judge.timing.clock import Samples, time_stats, with_kernels
+from warpsmith.judge.timing.scoring import Scoring, believed, byte_floor
 from warpsmith.judge.verdict import failed
 from warpsmith.sandbox import by_name
 from warpsmith.store.files import write_atomic
@@ -190,7 +190,7 @@ class Referee:
         found = session.findings
         fields, status, detail = {}, Status.PASSED, f"correct on all {found.calls} calls checked"
         if timed is not None:
-            from warpsmith.judge.roofline import roofline
+            from warpsmith.judge.timing.roofline import roofline
 
             seen = found.ran.evidence()
             candidate = with_kernels(time_stats(timed, self.scoring.null_ms()), seen and seen.device_ms)

@@ -11,8 +11,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from warpsmith.errors import InfrastructureError, TaskRefusedError, WarpsmithError
-from warpsmith.judge import instrument as instruments
 from warpsmith.judge import task_mark
+from warpsmith.judge.instruments import watched as instruments
 from warpsmith.judge.job import Instrument, JobFolder
 from warpsmith.judge.spare import Spare
 from warpsmith.judge.verdict import COMPILE_STATUS, failed

@@ -10,19 +10,22 @@ import torch
 
 from warpsmith.errors import CandidateTimedOutError, CheatingError, TaskRefusedError, TaskUnsupportedError
 from warpsmith.gpu.probe import probe_of
-from warpsmith.judge import accuracy, admission, values, weights
-from warpsmith.judge.bracket import Bench
-from warpsmith.judge.clock import Samples, time_stats, unsteady_null
-from warpsmith.judge.correctness import Checks, Tally
-from warpsmith.judge.evidence import Gathered
+from warpsmith.judge.admission import fitness
+from warpsmith.judge.correctness import accuracy
+from warpsmith.judge.correctness.untimed import Checks, Tally
+from warpsmith.judge.correctness.verifier import Call, Verifier
+from warpsmith.judge.evidence.gather import Gathered
 from warpsmith.judge.job import JobFolder, RefereeJob
-from warpsmith.judge.modes import Entry
-from warpsmith.judge.process import RunnerProcess
-from warpsmith.judge.ratio import Interleaved
-from warpsmith.judge.reference import Reference
-from warpsmith.judge.roofline import ProductCount, Traffic
-from warpsmith.judge.timing import Timed, Timer
-from warpsmith.judge.verifier import Call, Verifier
+from warpsmith.judge.reference import weights
+from warpsmith.judge.reference.model import Reference
+from warpsmith.judge.runner import values
+from warpsmith.judge.runner.process import RunnerProcess
+from warpsmith.judge.timing.bracket import Bench
+from warpsmith.judge.timing.clock import Samples, time_stats, unsteady_null
+from warpsmith.judge.timing.measure import Timed, Timer
+from warpsmith.judge.timing.modes import Entry
+from warpsmith.judge.timing.ratio import Interleaved
+from warpsmith.judge.timing.roofline import ProductCount, Traffic
 from warpsmith.types import Accuracy, BaselineKind, Device, Phase, Rules
 from warpsmith.types.arguments import Arguments
 
@@ -62,7 +65,7 @@ class Session:
         init_args = self.reference.init_args()
         self.seed = secrets.randbits(62)
         self.model = self.reference.new_model(self.seed, init_args)
-        found = admission.admit(self.reference, self.model)
+        found = fitness.admit(self.reference, self.model)
         self.findings.notes += [f"task: {flag}" for flag in found.flags]
         torch.save(init_args, self.folder.share / "init.pt")
         self.states = [weights.copied(self.model.state_dict())]

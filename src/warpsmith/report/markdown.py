@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from warpsmith.judge.operators import CHECK as OWN_WORK
+from warpsmith.judge.evidence.operators import CHECK as OWN_WORK
 from warpsmith.report.evidence_text import evidence_section
 from warpsmith.report.roofline_text import roofline_sentences
 from warpsmith.report.verdict_text import error_text, headline, in_turn_text, milliseconds, ratio

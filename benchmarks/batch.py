@@ -1,0 +1,155 @@
+"""Runs several benchmarks and GPU tests one after the other within a budget of time, and goes on where it stopped.
+
+    python benchmarks/batch.py --out FOLDER --budget-s 560 [--steps tests,evaluator,…] [--kernelbench FILE]
+        [--evaluator CLONE] [--release CLONE] [--gpu 0]
+
+For a GPU that is lent by the minute. First one honest kernel is judged: a tree that cannot do that ends the batch
+before it has cost much. Each step has a limit of its own; its output goes to FOLDER/STEP.log and
+its result to FOLDER/STEP.json, which the step itself goes on from. A step that ended well at this commit is not run
+again; one that ran out of time or failed is. Several GPUs: one process a GPU, each with its own steps and `--gpu`.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from common import provenance
+
+HERE = Path(__file__).parent
+PYTHON = shlex.quote(sys.executable)
+GPU_TESTS = f"{PYTHON} -m pytest -m gpu -q -x -p no:cacheprovider"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command: `limit_s` at most, and the paths that it cannot do without."""
+
+    limit_s: float
+    command: str
+    needs: tuple[str, ...] = ()
+
+
+SMOKE = Step(90, f"{GPU_TESTS} tests/judge/test_on_gpu.py -k honest")
+STEPS = {
+    "tests": Step(300, f"{GPU_TESTS} tests/judge"),
+    "tests_other": Step(300, f"{GPU_TESTS} tests --ignore tests/judge --ignore tests/exploits"),
+    "exploits": Step(500, f"{PYTHON} -m tests.exploits.matrix cuda"),
+    "evaluator": Step(
+        300,
+        f"{PYTHON} {{here}}/kernelbench_evaluator.py --kernelbench {{kernelbench}} --kernelbench-repo {{evaluator}} "
+        "--out {result}",
+        ("kernelbench", "evaluator"),
+    ),
+    "evidence": Step(500, f"{PYTHON} {{here}}/evidence.py --skip-overhead --out {{result}}"),
+    "turn": Step(240, f"{PYTHON} {{here}}/turn.py --release {{release}} --out {{result}}", ("release",)),
+    "aa": Step(560, f"{PYTHON} {{here}}/aa.py --budget-s {{left_s}} --out {{result}}"),
+    "throughput": Step(
+        400,
+        f"{PYTHON} {{here}}/throughput.py --kernelbench {{kernelbench}} --out {{result}}",
+        ("kernelbench",),
+    ),
+    "optimizer": Step(
+        560,
+        f"{PYTHON} {{here}}/optimizer.py --kernelbench {{kernelbench}} --budget-s {{left_s}} --out {{result}}",
+        ("kernelbench",),
+    ),
+}
+"""In the order that they run in."""
+PATHS = ("kernelbench", "evaluator", "release")
+"""What a step may need, each an option."""
+MARGIN_S = 20.0
+"""Kept from what is left, for a step that writes its result at its end."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Where it runs and until when; `ends` on time.monotonic's clock."""
+
+    out: Path
+    ends: float
+    environment: dict[str, str]
+    paths: dict[str, str]
+
+    def left_s(self) -> float:
+        return self.ends - time.monotonic()
+
+    def run(self, name: str, step: Step) -> dict:
+        """What the step came to: its exit status (None: out of time), seconds, command and commit."""
+        limit = min(step.limit_s, self.left_s())
+        command = step.command.format(
+            here=shlex.quote(str(HERE)), result=shlex.quote(str(self.out / f"{name}.json")),
+            left_s=int(max(1.0, limit - MARGIN_S)), **self.paths,
+        )  # fmt: skip
+        began = time.monotonic()
+        with (self.out / f"{name}.log").open("a") as log:
+            process = subprocess.Popen(
+                ["bash", "-c", command], cwd=HERE.parent, env=self.environment, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            try:
+                status = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, 9)
+                process.wait()
+                status = None
+        return {"status": status, "seconds": round(time.monotonic() - began, 1), "command": command}
+
+
+def wanted(names: str, given: dict[str, str]) -> dict[str, Step]:
+    """The steps asked for, in the table's order. Ends the program over an unknown name or a missing path."""
+    chosen = names.split(",") if names else [n for n, s in STEPS.items() if all(map(given.get, s.needs))]
+    for name in chosen:
+        if name not in STEPS:
+            raise SystemExit(f"no step {name!r}; there are {', '.join(STEPS)}")
+        for path in STEPS[name].needs:
+            if not given.get(path):
+                raise SystemExit(f"step {name} needs --{path}")
+    return {name: step for name, step in STEPS.items() if name in chosen}
+
+
+def go(batch: Batch, steps: dict[str, Step], commit: str | None) -> int:
+    """Runs what has not ended well at this commit; batch.json is written after each. Returns how many failed."""
+    record = batch.out / "batch.json"
+    done = json.loads(record.read_text()) if record.exists() else {}
+    failed = 0
+    for name, step in steps.items():
+        if done.get(name, {}).get("status") == 0 and done[name]["commit"] == commit:
+            continue
+        if batch.left_s() < MARGIN_S:
+            print(f"{name}: no time left")
+            continue
+        done[name] = batch.run(name, step) | {"commit": commit}
+        record.write_text(json.dumps(done, indent=1) + "\n")
+        print(name, json.dumps(done[name]), flush=True)
+        failed += done[name]["status"] != 0
+    return failed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--budget-s", type=float, default=float("inf"))
+    parser.add_argument("--steps", default="")
+    parser.add_argument("--gpu", default=None, help="the one that this process may see")
+    for path in PATHS:
+        parser.add_argument(f"--{path}", type=Path)
+    args = parser.parse_args()
+    given = {p: shlex.quote(str(getattr(args, p).resolve())) for p in PATHS if getattr(args, p)}
+    steps = wanted(args.steps, given)
+    args.out.mkdir(parents=True, exist_ok=True)
+    environment = dict(os.environ) | ({"CUDA_VISIBLE_DEVICES": args.gpu} if args.gpu is not None else {})
+    batch = Batch(args.out.resolve(), time.monotonic() + args.budget_s, environment, given)
+    commit = provenance()["commit"]
+    if go(batch, {"smoke": SMOKE}, commit):
+        raise SystemExit(f"the smoke test failed; see {batch.out / 'smoke.log'}")
+    raise SystemExit(min(go(batch, steps, commit), 1))
+
+
+if __name__ == "__main__":
+    main()

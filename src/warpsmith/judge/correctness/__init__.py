@@ -1,0 +1,1 @@
+"""Is a candidate right? Gates, distributions, accuracy, and why it is wrong."""

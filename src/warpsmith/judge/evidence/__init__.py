@@ -1,0 +1,1 @@
+"""What really ran: kernels and operators, seen by an observer in the runner's process."""

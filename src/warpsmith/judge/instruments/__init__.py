@@ -1,0 +1,1 @@
+"""Runs under instruments: memcheck and sanitizers, Nsight Compute."""

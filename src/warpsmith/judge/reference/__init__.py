@@ -1,0 +1,1 @@
+"""The task's own side: its model, inputs, weights and outputs, run by the referee."""

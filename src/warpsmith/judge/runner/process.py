@@ -1,0 +1,209 @@
+"""The referee's side of one runner: start it isolated, ask it things, end its whole tree."""
+
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpsmith.errors import (
+    CandidateCrashedError,
+    CandidateTimedOutError,
+    SubmissionUnsupportedError,
+    WrongResultError,
+)
+from warpsmith.judge.runner.channel import (
+    Channel,
+    ChannelClosed,
+    ChannelTimeout,
+    ProtocolError,
+    decode,
+    encode,
+)
+from warpsmith.sandbox.process import ProcessEnd, Tree
+from warpsmith.types import Device
+from warpsmith.types.protocols import Sandbox, SandboxSpec
+
+START_TIMEOUT_S = 120.0
+KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "CUDA_HOME", "LD_LIBRARY_PATH")
+FAILURES = {
+    "interface": WrongResultError,
+    "output": WrongResultError,
+    "memory": CandidateCrashedError,
+    "exception": CandidateCrashedError,
+}
+
+
+@dataclass(frozen=True)
+class RunnerSpec:
+    """What a runner may see: folders it reads, and folders it may write (baselines' caches only)."""
+
+    name: str
+    device: Device
+    read_only: Sequence[str]
+    writable: Sequence[str] = ()
+    environment: Sequence[tuple[str, str]] = ()
+    module: str = "warpsmith.judge.runner.inside"
+    launcher: Sequence[str] = ()
+    """Words before the interpreter, inside the sandbox."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request as it is sent."""
+
+    op: str
+    nonce: str
+    data: bytes
+
+
+class RunnerProcess:
+    """One runner. Every answer that is not the expected one raises an error that names whose fault it is."""
+
+    def __init__(self, spec: RunnerSpec, sandbox: Sandbox, cwd: Path):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for end in (ours, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        python = [sys.executable, "-I", "-m", spec.module]
+        argv = [*spec.launcher, *python, str(theirs.fileno()), spec.device.value]
+        boundary = SandboxSpec(
+            cwd=str(cwd),
+            read_only=tuple(spec.read_only),
+            writable=tuple(spec.writable),
+            gpu=spec.device is Device.CUDA,
+        )
+        environment = {k: os.environ[k] for k in KEPT_ENVIRONMENT if k in os.environ}
+        # Its user may have no name, which libraries ask for.
+        environment |= {
+            "HOME": "/tmp",
+            "USER": "nobody",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **dict(spec.environment),
+        }
+        self.name = spec.name
+        self.device = spec.device
+        self._tree = Tree(
+            sandbox.command(argv, boundary), cwd=cwd, env=environment, pass_fds=(theirs.fileno(),)
+        )
+        theirs.close()
+        self._channel = Channel(ours, spin=spec.device is Device.CUDA)
+        self._device_request: Request | None = None
+        self._ready = False
+        self.closed = False
+
+    def request(self, op: str, **fields: object) -> Request:
+        """An encoded request with a fresh secret number, which its answer must repeat: none can be sent ahead."""
+        nonce = secrets.token_hex(8)
+        return Request(op, nonce, encode({"op": op, "nonce": nonce, **fields}))
+
+    def ask(self, op: str, timeout_s: float, fds: Sequence[int] = (), **fields: object) -> dict:
+        """Send a request and return its answer."""
+        self.await_ready()
+        request = self.request(op, **fields)
+        self._send(request.data, fds)
+        return self.parse(self.receive_raw(timeout_s), request)
+
+    def give_device(self) -> None:
+        """Once, give the runner its GPU, which it takes as soon as it has started. Waits for nothing."""
+        if self._device_request is None:
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES") if self.device is Device.CUDA else None
+            self._device_request = self.request("device", visible=visible)
+            self._send(self._device_request.data, ())
+
+    def await_ready(self) -> None:
+        """Wait until the runner has started and holds its GPU."""
+        if self._ready:
+            return
+        self.give_device()
+        self.parse(self.receive_raw(START_TIMEOUT_S), Request("ready", "", b""))
+        self.parse(self.receive_raw(START_TIMEOUT_S), self._device_request)
+        self._ready = True
+
+    def post(self, request: Request) -> None:
+        """Send a request without waiting: the caller's clock is running."""
+        self._send(request.data, ())
+
+    def receive_raw(self, timeout_s: float) -> bytes:
+        """The next message's bytes, undecoded: the caller's clock is running."""
+        try:
+            data, fds = self._channel.receive_bytes(timeout_s)
+        except ChannelTimeout:
+            raise CandidateTimedOutError(f"{self.name} did not answer within {timeout_s:g} s") from None
+        except ChannelClosed:
+            raise self._ended() from None
+        except ProtocolError as error:
+            raise CandidateCrashedError(f"{self.name} sent a malformed message: {error}") from None
+        for fd in fds:
+            os.close(fd)
+        return data
+
+    def parse(self, data: bytes, request: Request) -> dict:
+        """Decode the answer to `request`; a failure that the runner reports is raised."""
+        try:
+            message = decode(data)
+        except ProtocolError as error:
+            raise CandidateCrashedError(f"{self.name} sent a malformed message: {error}") from None
+        if message.get("nonce") == request.nonce:
+            if message.get("ok") == request.op:
+                return message
+            if message.get("failed") == request.op:
+                self._raise_failure(message)
+        raise CandidateCrashedError(f"{self.name} answered out of turn")
+
+    def pause(self) -> None:
+        """Stop its processes while another is measured; what they have on the GPU already goes on."""
+        self._tree.pause()
+
+    def resume(self) -> None:
+        """Let them go on."""
+        self._tree.resume()
+
+    def close(self) -> None:
+        """Kill the whole process tree and wait until it is gone."""
+        self.closed = True
+        self._tree.kill_tree()
+        self._channel.close()
+
+    def log_tail(self) -> str:
+        """The end of what the runner printed."""
+        return self._tree.output()[-4000:]
+
+    def _send(self, data: bytes, fds: Sequence[int]) -> None:
+        try:
+            self._channel.send_bytes(data, fds)
+        except ChannelClosed:
+            raise self._ended() from None
+        except ChannelTimeout:
+            raise CandidateCrashedError(f"{self.name} does not read its requests") from None
+
+    def _raise_failure(self, message: dict) -> None:
+        kind, text, place = (_plain(message.get(k, "")) for k in ("kind", "text", "place"))
+        first_line = text.strip().splitlines()[0] if text.strip() else "no message"
+        if kind == "interface":
+            raise WrongResultError("interface: " + " ".join(text.split()))
+        if kind == "unsupported" and self.device is Device.SIM:
+            raise SubmissionUnsupportedError(first_line)
+        error = FAILURES.get(kind, CandidateCrashedError)
+        raise error(f"{message['failed']}: {first_line}{place}")
+
+    def _ended(self) -> CandidateCrashedError:
+        end = self._tree.wait(10.0)
+        how = "stopped answering" if end is None else describe_exit(end)
+        tail = self.log_tail().strip().splitlines()
+        said = f"; it last printed: {_plain(tail[-1][:200])}" if tail else ""
+        return CandidateCrashedError(f"{self.name} {how} before it completed{said}")
+
+
+def _plain(text: object) -> str:
+    """Text of a hostile process without what moves a terminal's cursor; lines stay lines."""
+    return "".join(c if c.isprintable() or c == "\n" else " " if c.isspace() else "?" for c in str(text))
+
+
+def describe_exit(end: ProcessEnd) -> str:
+    """A process's end in words."""
+    if end.signal is not None:
+        return f"was ended by {signal.Signals(end.signal).name}"
+    return f"exited with status {end.exit_code}"
