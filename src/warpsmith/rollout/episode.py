@@ -80,16 +80,19 @@ def run_episode(
     store: RunStore,
     limits: Limits | None = None,
     speedup: SpeedupKind = SpeedupKind.MATCHED,
+    sample: int = 0,
+    seed: int | None = None,
     progress: EpisodeListener | ConversationListener | None = None,
 ) -> Episode:
     """Lets `policy` work on `task` and returns the stored episode; a finished one is returned as it is.
 
     Everything is stored as it happens, and verdicts already in the store are reused, so a run that was
     killed goes on by being called again, as does one that ended for a reason in RESUMABLE. The score is a fresh
-    judgement of the best passed submission; the policy's answer at the end is judged beside it. A policy's own
+    judgement of the best passed submission; the policy's answer at the end is judged beside it. `sample` tells
+    several attempts at one task apart, `seed` is what the policy's sampling is seeded with. A policy's own
     errors end the episode and are data; InfrastructureError propagates, with all before it stored.
     """
-    episode_id = identity(task, policy.name, settings)
+    episode_id = identity(task, policy.name, settings, sample, seed)
     finished = next((e for e in store.episodes() if e.episode_id == episode_id), None)
     if finished is not None and finished.stop not in RESUMABLE:
         return finished
@@ -106,6 +109,7 @@ def run_episode(
         workdir=workdir,
         journal=Journal(journal_path(store.path, episode_id)),
         past_turns=store.turns(episode_id),
+        seed=seed,
         kept=getattr(progress, "entry", None),
         heard=getattr(progress, "hear", None),
     )
@@ -141,6 +145,8 @@ def run_episode(
         answer_reward=reward_of(judged_answer, speedup) if judged_answer else None,
         usage=log.usage if log.usage != Usage() else None,
         bad_calls=sum(turn.bad_calls for turn in log.turns),
+        sample=sample,
+        seed=seed,
     )
     store.put_episode(episode)
     if stop in RESUMABLE:
@@ -151,9 +157,12 @@ def run_episode(
     return episode
 
 
-def identity(task: Task, policy: str, settings: JudgeSettings) -> str:
+def identity(
+    task: Task, policy: str, settings: JudgeSettings, sample: int = 0, seed: int | None = None
+) -> str:
     """The same question has the same id, whichever process asks it."""
-    return sha256_hex(f"{task.content_hash} {policy} {settings.content_hash}")[:16]
+    attempt = "" if (sample, seed) == (0, None) else f" {sample} {seed}"
+    return sha256_hex(f"{task.content_hash} {policy} {settings.content_hash}{attempt}")[:16]
 
 
 class _TurnLog:

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from warpsmith.errors import InfrastructureError
 from warpsmith.store.files import make_folder, refused, sync_folder
-from warpsmith.types import Episode, Record, Turn, Verdict
+from warpsmith.types import Episode, Record, TaskRef, Turn, Verdict
 from warpsmith.types.base import Device
 
 
@@ -28,6 +28,8 @@ class Manifest(Record):
     policy: str
     device: Device
     settings: dict[str, str | int | float | bool | None] = Field(default_factory=dict)
+    tasks: tuple[TaskRef, ...] = ()
+    """All tasks of a run over a set, whatever became of them; `task_hash` is then the set's."""
     versions: dict[str, str] = Field(default_factory=dict)
     started_at: str = ""
 
@@ -37,6 +39,7 @@ class SessionLine(Record):
 
     kind: Literal["session"] = "session"
     manifest: Manifest
+    """Without `tasks`, which stand in `manifest.json`."""
 
 
 class TurnLine(Record):
@@ -62,7 +65,17 @@ class EpisodeLine(Record):
     episode: Episode
 
 
-Line = SessionLine | TurnLine | VerdictLine | EpisodeLine
+class FailureLine(Record):
+    """An episode of a task of the manifest (`task_hash` is the one there) that ended for no fault of the policy's."""
+
+    kind: Literal["failure"] = "failure"
+    task_hash: str
+    sample: int
+    detail: str
+    at: str
+
+
+Line = SessionLine | TurnLine | VerdictLine | EpisodeLine | FailureLine
 _LINES: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="kind")])
 
 

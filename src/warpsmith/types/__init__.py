@@ -18,7 +18,7 @@ from warpsmith.types.reward import Reward
 from warpsmith.types.roofline import Bound, Precision, ProductWork, Roofline
 from warpsmith.types.status_table import STATUS_TABLE, Fault, RewardRule, StatusRow
 from warpsmith.types.submission import Submission, SubmissionForm
-from warpsmith.types.task import Task, TaskSource
+from warpsmith.types.task import Task, TaskRef, TaskSource
 from warpsmith.types.verdict import (
     SCHEMA_VERSION,
     Accuracy,
@@ -94,6 +94,7 @@ __all__ = [
     "Task",
     "TaskCheck",
     "TaskEstimate",
+    "TaskRef",
     "TaskSource",
     "TimeStats",
     "Timings",

@@ -67,5 +67,9 @@ class Episode(Record):
     """What lay in the policy's folder at the end, judged afresh too; `best` may be another."""
     answer_verdict_hash: str | None = None
     answer_reward: Reward | None = None
+    sample: int = 0
+    """Which of several attempts at the task this is, from 0."""
+    seed: int | None = None
+    """What the policy's sampling was seeded with; None where it was not."""
     usage: Usage | None = None
     bad_calls: int = 0
