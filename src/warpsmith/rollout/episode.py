@@ -5,6 +5,7 @@ import shutil
 import time
 import traceback
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
 from warpsmith.errors import InfrastructureError, TaskError
@@ -120,11 +121,7 @@ def run_episode(
         # it competes with what the policy had judged
         env.judge(answer)
     best = env.best()
-    if best is not None and progress is not None:
-        progress.scoring(best)
-    final = _judge_afresh(env, store, best)
-    # where nothing passed, nothing is worth a second judgement
-    judged_answer = _judge_afresh(env, store, log.answer) if best else env.judged.get(log.answer or "")
+    final, judged_answer = _score(env, store, best, log.answer, progress)
     episode = Episode(
         episode_id=episode_id,
         policy=policy.name,
@@ -149,12 +146,15 @@ def run_episode(
         seed=seed,
     )
     store.put_episode(episode)
-    if stop in RESUMABLE:
-        return episode
+    if stop not in RESUMABLE:
+        _remove(workdir)
+    return episode
+
+
+def _remove(workdir: Path) -> None:
     shutil.rmtree(workdir, ignore_errors=True)
     with contextlib.suppress(OSError):  # other episodes of the run may still be at work beside it
         workdir.parent.rmdir()
-    return episode
 
 
 def identity(
@@ -242,6 +242,21 @@ def _drive(
         return StopReason.POLICY_FAILED
     finally:
         steps.close()
+
+
+def _score(
+    env: EpisodeEnvironment,
+    store: RunStore,
+    best: str | None,
+    answer: str | None,
+    progress: EpisodeListener | None,
+) -> tuple[Verdict | None, Verdict | None]:
+    """The fresh judgements of the best submission and of the policy's answer."""
+    if best is not None and progress is not None:
+        progress.scoring(best)
+    final = _judge_afresh(env, store, best)
+    # where nothing passed, nothing is worth a second judgement
+    return final, _judge_afresh(env, store, answer) if best else env.judged.get(answer or "")
 
 
 def _judge_afresh(env: EpisodeEnvironment, store: RunStore, submission_hash: str | None) -> Verdict | None:
