@@ -214,7 +214,8 @@ def test_a_torn_tail_of_zeros_is_dropped_and_damage_before_it_is_reported(tmp_pa
     data = segment.read_bytes()
     segment.write_bytes(data + b"\0" * 512)
     assert len(RunReader(tmp_path).turns()) == 2
-    segment.write_bytes(data[:400] + b"#" + data[401:])
+    second = data.index(b"\n") + 1
+    segment.write_bytes(data[:second] + b"#" + data[second + 1 :])
     with pytest.raises(InfrastructureError, match=r"000001\.jsonl is damaged .* line \d"):
         RunReader(tmp_path)
 

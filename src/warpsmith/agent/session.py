@@ -79,6 +79,10 @@ class Session:
             return None
         return self._without_calls(reply)
 
+    def _seed(self) -> int | None:
+        """The turn's own, so that a resumed episode asks as an undisturbed one would."""
+        return None if self._env.seed is None else (self._env.seed + self.conversation.turn) % (1 << 31)
+
     def _ask(self) -> Reply | None:
         """The model's reply, its calls read from the text where they stand there; None: the context is full."""
         for narrower in (False, True):
@@ -93,7 +97,7 @@ class Session:
                 tools=self._tools,
                 max_output_tokens=self._answer_tokens,
                 temperature=self._settings.temperature,
-                seed=self._seed,
+                seed=self._seed(),
                 keep_tokens=self._settings.keep_tokens,
             )
             try:
@@ -110,12 +114,6 @@ class Session:
             self.conversation.hear(reply)
             return reply
         return None
-
-    @property
-    def _seed(self) -> int | None:
-        """Another one each turn: the same noise on like prompts makes like answers."""
-        seed = self._settings.seed
-        return None if seed is None else seed + self.conversation.turn
 
     def _with_calls(self, said: Message) -> Message:
         """With the calls that stand in its text: servers let those through whose form they do not know."""

@@ -11,8 +11,6 @@ class AgentSettings(Record):
     context_tokens: int = Field(131_072, ge=1024)
     max_output_tokens: int = Field(8192, ge=16)
     temperature: float | None = None
-    seed: int | None = None
-    """Of the sampling, where the service takes one; each turn adds its number."""
     keep_tokens: bool = False
     """Keep token ids and log-probabilities, where the server tells them."""
     text_tools: bool = False

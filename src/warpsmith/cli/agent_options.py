@@ -64,7 +64,6 @@ class AgentOptions:
     price: "Price | None"
     text_tools: bool
     unsafe_local: bool
-    seed: int | None = None
 
     def policy(self, device: "Device | None" = None) -> "Policy":
         """Raises UsageError, MissingExtraError and InfrastructureError as `wiring.agent`."""
@@ -73,7 +72,7 @@ class AgentOptions:
         from warpsmith.llm import LLMSettings
 
         llm = LLMSettings(endpoint=self.endpoint, price=self.price, native_tools=not self.text_tools)
-        settings = AgentSettings(text_tools=self.text_tools, seed=self.seed)
+        settings = AgentSettings(text_tools=self.text_tools)
         return wiring.agent(self.model, llm, settings, device=device, unsafe_local=self.unsafe_local)
 
 

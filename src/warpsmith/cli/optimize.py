@@ -89,7 +89,7 @@ def optimize(
     wiring.check_policy(policy)
     priced = parse_price(price)
     limits = agent_limits(turns, minutes, max_tokens, max_cost, priced)
-    asked = AgentOptions(model_name, endpoint, priced, text_tools, unsafe_local, seed)
+    asked = AgentOptions(model_name, endpoint, priced, text_tools, unsafe_local)
 
     def make() -> "Policy":
         return asked.policy(chosen_device) if policy == wiring.AGENT else wiring.POLICIES[policy]()
@@ -102,7 +102,7 @@ def optimize(
     for variant in tasks.variants(original, vary or ()):
         place = out / _slug(variant.label) if out and vary else out
         shrink = chosen_device is Device.SIM and not full_size
-        done = _optimized(variant.task, make(), settings, place, limits, shrink=shrink)
+        done = _optimized(variant.task, make(), settings, place, limits, seed, shrink=shrink)
         if vary and not as_json:
             print(f"{variant.label}:")
         answers.append(_told(done, as_json=as_json, variant=variant.label if vary else None))
@@ -127,6 +127,7 @@ def _optimized(
     settings: "JudgeSettings",
     out: Path | None,
     limits: "Limits",
+    seed: int | None,
     *,
     shrink: bool,
 ) -> _Done:
@@ -138,9 +139,9 @@ def _optimized(
     # stdout carries the answer alone, whatever a library prints
     with contextlib.redirect_stdout(sys.stderr), reporter(settings.device) as progress:
         task = _fit_simulator(original, progress) if shrink else original
-        manifest = _manifest(task, policy, settings)
+        manifest = _manifest(task, policy, settings, seed)
         folder = out or Path(RUNS_FOLDER) / f"{_slug(task.name)}-{_run_key(manifest)[:8]}"
-        records, fresh = _run(folder, manifest, original, task, policy, settings, limits, progress)
+        records, fresh = _run(folder, manifest, original, task, policy, settings, limits, seed, progress)
         if records.episode.stop is StopReason.FINISHED and not _submitted(records):
             unfit = _unfit(task, settings.device, progress)
     if unfit:
@@ -170,26 +171,30 @@ def _fit_simulator(original: "Task", progress: "Reporter") -> "Task":
     return task
 
 
-def _manifest(task: "Task", policy: "Policy", settings: "JudgeSettings") -> "Manifest":
+def _manifest(task: "Task", policy: "Policy", settings: "JudgeSettings", seed: int | None) -> "Manifest":
+    from warpsmith.evaluation.pinning import pins
     from warpsmith.store import Manifest
 
     named = settings.model_dump(mode="json", exclude={"device"})
-    told = getattr(policy, "settings", {})
+    told = {f"policy.{name}": value for name, value in getattr(policy, "settings", {}).items()}
+    if seed is not None:
+        told["seed"] = seed
     return Manifest(
         command="optimize",
         task_hash=task.task_hash,
         task_name=task.name,
         policy=policy.name,
         device=settings.device,
-        settings=named | {"derived_from": task.derived_from} | {f"policy.{k}": v for k, v in told.items()},
+        settings=named | {"derived_from": task.derived_from} | told,
         versions={"warpsmith": __version__, "python": platform.python_version()},
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        pins=pins(settings.device),
     )
 
 
 def _run_key(manifest: "Manifest") -> str:
     """The same question has the same folder."""
-    return manifest.model_copy(update={"versions": {}, "started_at": ""}).content_hash
+    return manifest.model_copy(update={"versions": {}, "started_at": "", "pins": None}).content_hash
 
 
 def _slug(name: str) -> str:
@@ -204,6 +209,7 @@ def _run(
     policy: "Policy",
     settings: "JudgeSettings",
     limits: "Limits",
+    seed: int | None,
     progress: "Reporter",
 ) -> tuple["EpisodeRecords", bool]:
     """Runs, or goes on with, the episode in `folder` and writes its result; False: it had finished before."""
@@ -232,6 +238,7 @@ def _run(
             settings=settings,
             store=store,
             limits=limits,
+            seed=seed,
             progress=Teller(progress),
         )
         write_transcript(store, folder, episode)

@@ -79,8 +79,8 @@ def agent(
 
 def _instruments(device: Device) -> "tuple[Judge | None, Profiler | None]":
     """A judge that sanitizes, None where the compiler for that is not installed, and Nsight Compute's reader."""
-    from warpsmith.judge.ncu import NcuProfiler
-    from warpsmith.judge.sanitize import SanitizedJudge
+    from warpsmith.judge.instruments.ncu import NcuProfiler
+    from warpsmith.judge.instruments.sanitize import SanitizedJudge
     from warpsmith.sandbox import best_available
 
     made = bench(device, lambda phase, detail: None)

@@ -164,6 +164,9 @@ def _questions(run: RunReader) -> dict[tuple[str, str], Verdict | None]:
 
 
 def _unjudged(run: RunReader, judged: set[str]) -> list[str]:
+    if run.manifest.tasks:
+        # which of its tasks such a submission is for is told by the finished episode alone
+        return []
     hashes = [turn.submission_hash for turn in run.turns()]
     return [h for h in dict.fromkeys(hashes) if h is not None and h not in judged]
 

@@ -36,6 +36,7 @@ class EpisodeEnvironment:
         workdir: Path,
         journal: Journal,
         past_turns: tuple[Turn, ...] = (),
+        seed: int | None = None,
         kept: Callable[[Entry], None] | None = None,
         heard: Callable[[str], None] | None = None,
     ) -> None:
@@ -43,6 +44,7 @@ class EpisodeEnvironment:
         self.device = settings.device
         self.workdir = workdir
         self.past_turns = past_turns
+        self.seed = seed
         self.judged: dict[str, Verdict] = {}
         """By submission hash, in the order asked for."""
         self._judge = judge
@@ -154,11 +156,12 @@ class EpisodeEnvironment:
     def _verdict(self, submission: Submission, settings: JudgeSettings, purpose: str = "") -> Verdict:
         settings_hash = purpose + settings.content_hash
         key = (self.task.task_hash, submission.submission_hash, settings_hash)
-        if (stored := self._store.find_verdict(*key)) is not None:
-            return stored
-        self._store.put_submission(submission)
-        verdict = self._judge.judge(self.task, submission, settings)
-        self._store.put_verdict(verdict, settings_hash)
+        with self._store.answering(*key):
+            if (stored := self._store.find_verdict(*key)) is not None:
+                return stored
+            self._store.put_submission(submission)
+            verdict = self._judge.judge(self.task, submission, settings)
+            self._store.put_verdict(verdict, settings_hash)
         if verdict.status is Status.INFRASTRUCTURE:
             raise InfrastructureError(
                 verdict.detail or "the judge could not reach a verdict",

@@ -84,17 +84,20 @@ def run_episode(
     store: RunStore,
     limits: Limits | None = None,
     speedup: SpeedupKind = SpeedupKind.MATCHED,
+    sample: int = 0,
+    seed: int | None = None,
     progress: EpisodeListener | ConversationListener | None = None,
 ) -> Episode:
     """Lets `policy` work on `task` and returns the stored episode; a finished one is returned as it is.
 
     Everything is stored as it happens, and verdicts already in the store are reused, so a run that was
     killed goes on by being called again, as does one that ended for a reason in RESUMABLE. The score is a fresh
-    judgement of the best passed submission; the policy's answer at the end is judged beside it. A policy's own
+    judgement of the best passed submission; the policy's answer at the end is judged beside it. `sample` tells
+    several attempts at one task apart, `seed` is what the policy's sampling is seeded with. A policy's own
     errors end the episode and are data; InfrastructureError propagates, with all before it stored.
     """
     told = dict(getattr(policy, "settings", {}))
-    episode_id = identity(task, policy.name, settings, told)
+    episode_id = identity(task, policy.name, settings, sample, seed, told)
     finished = next((e for e in store.episodes() if e.episode_id == episode_id), None)
     if finished is not None and finished.stop not in RESUMABLE:
         return finished
@@ -111,6 +114,7 @@ def run_episode(
         workdir=workdir,
         journal=Journal(journal_path(store.path, episode_id)),
         past_turns=store.turns(episode_id),
+        seed=seed,
         kept=getattr(progress, "entry", None),
         heard=getattr(progress, "hear", None),
     )
@@ -121,11 +125,7 @@ def run_episode(
         # it competes with what the policy had judged
         env.judge(answer)
     best = env.best()
-    if best is not None and progress is not None:
-        progress.scoring(best)
-    final = _judge_afresh(env, store, best)
-    # where nothing passed, nothing is worth a second judgement
-    judged_answer = _judge_afresh(env, store, log.answer) if best else env.judged.get(log.answer or "")
+    final, judged_answer = _score(env, store, best, log.answer, progress)
     episode = Episode(
         episode_id=episode_id,
         policy=policy.name,
@@ -146,26 +146,34 @@ def run_episode(
         answer_reward=reward_of(judged_answer, speedup) if judged_answer else None,
         usage=log.usage if log.usage != Usage() else None,
         bad_calls=sum(turn.bad_calls for turn in log.turns),
+        sample=sample,
+        seed=seed,
         policy_settings=told,
     )
     store.put_episode(episode)
     if stop not in RESUMABLE:
-        _clear(workdir)
+        _remove(workdir)
     return episode
 
 
-def identity(
-    task: Task, policy: str, settings: JudgeSettings, told: Mapping[str, object] | None = None
-) -> str:
-    """The same question has the same id, whichever process asks it; `told`: the policy's own settings."""
-    said = f" {json.dumps(told, sort_keys=True)}" if told else ""
-    return sha256_hex(f"{task.content_hash} {policy} {settings.content_hash}{said}")[:16]
-
-
-def _clear(workdir: Path) -> None:
+def _remove(workdir: Path) -> None:
     shutil.rmtree(workdir, ignore_errors=True)
     with contextlib.suppress(OSError):  # other episodes of the run may still be at work beside it
         workdir.parent.rmdir()
+
+
+def identity(
+    task: Task,
+    policy: str,
+    settings: JudgeSettings,
+    sample: int = 0,
+    seed: int | None = None,
+    told: Mapping[str, object] | None = None,
+) -> str:
+    """The same question has the same id, whichever process asks it; `told`: the policy's own settings."""
+    attempt = "" if (sample, seed) == (0, None) else f" {sample} {seed}"
+    said = f" {json.dumps(told, sort_keys=True)}" if told else ""
+    return sha256_hex(f"{task.content_hash} {policy} {settings.content_hash}{attempt}{said}")[:16]
 
 
 class _TurnLog:
@@ -245,6 +253,21 @@ def _drive(
         return StopReason.POLICY_FAILED
     finally:
         steps.close()
+
+
+def _score(
+    env: EpisodeEnvironment,
+    store: RunStore,
+    best: str | None,
+    answer: str | None,
+    progress: EpisodeListener | None,
+) -> tuple[Verdict | None, Verdict | None]:
+    """The fresh judgements of the best submission and of the policy's answer."""
+    if best is not None and progress is not None:
+        progress.scoring(best)
+    final = _judge_afresh(env, store, best)
+    # where nothing passed, nothing is worth a second judgement
+    return final, _judge_afresh(env, store, answer) if best else env.judged.get(answer or "")
 
 
 def _verdict(env: EpisodeEnvironment, submission: Submission) -> Verdict:

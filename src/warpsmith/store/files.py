@@ -41,10 +41,14 @@ def disk_full(path: Path) -> bool:
 
 def make_folder(path: Path) -> Path:
     """Creates `path` and its parents; an existing folder is fine. Raises InfrastructureError."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise refused("create the folder", path, error) from error
+    for last in (False, False, True):
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            break
+        except OSError as error:
+            # a parent that another process or thread removed in between is made again
+            if last or not isinstance(error, FileNotFoundError):
+                raise refused("create the folder", path, error) from error
     return path
 
 

@@ -6,6 +6,9 @@
 - `blobs/ab/abcd…`: submissions and long texts, by SHA-256
 """
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,6 +20,7 @@ from warpsmith.store.files import make_folder, refused, write_atomic
 from warpsmith.store.lock import FolderLock
 from warpsmith.store.segments import (
     EpisodeLine,
+    FailureLine,
     Line,
     Manifest,
     SegmentWriter,
@@ -28,7 +32,7 @@ from warpsmith.store.segments import (
 )
 from warpsmith.types import Episode, Status, Submission, Turn, Verdict, sha256_hex
 
-_NOT_KEY = {"versions", "started_at"}
+_NOT_KEY = {"versions", "started_at", "pins"}
 
 
 class RunReader:
@@ -57,9 +61,21 @@ class RunReader:
         """Turns in the order in which they were appended: of one episode, or of all."""
         return tuple(t.turn for t in self._turns if episode_id is None or t.episode_id == episode_id)
 
+    def turns_by_episode(self) -> tuple[tuple[str, Turn], ...]:
+        """Every turn in order, with the id of its episode."""
+        return tuple((line.episode_id, line.turn) for line in self._turns)
+
+    def sessions(self) -> tuple[Manifest, ...]:
+        """The manifest of each process that wrote, in order: with what, and on what, it ran."""
+        return tuple(self._sessions)
+
     def episodes(self) -> tuple[Episode, ...]:
         """Finished episodes in order; one put again under the same id stands once, in its latest form."""
         return tuple(self._episodes.values())
+
+    def failures(self) -> tuple[FailureLine, ...]:
+        """Episodes that were lost, in order; one that was tried again and finished is still among them."""
+        return tuple(self._failures)
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """Every verdict in order."""
@@ -94,10 +110,12 @@ class RunReader:
     def _clear(self) -> None:
         self._manifest: Manifest | None = None
         self._turns: list[TurnLine] = []
+        self._sessions: list[Manifest] = []
         self._episodes: dict[str, Episode] = {}
         self._verdicts: list[VerdictLine] = []
         self._by_hash: dict[str, Verdict] = {}
         self._found: dict[tuple[str, str, str], Verdict] = {}
+        self._failures: list[FailureLine] = []
 
     def _blob_path(self, blob_hash: str) -> Path:
         return self.path / "blobs" / blob_hash[:2] / blob_hash
@@ -133,8 +151,10 @@ class RunReader:
                 if verdict.status is not Status.INFRASTRUCTURE:
                     key = (verdict.task_hash, verdict.submission_hash, line.settings_hash)
                     self._found[key] = verdict
-            case SessionLine():
-                pass
+            case FailureLine():
+                self._failures.append(line)
+            case SessionLine(manifest=manifest):
+                self._sessions.append(manifest)
 
 
 class RunStore(RunReader):
@@ -142,7 +162,7 @@ class RunStore(RunReader):
 
     Entering makes the folder and takes its lock (RunLockedError where another process holds it); `open`
     starts the run or goes on with it. A method that writes has written durably when it returns, and raises
-    InfrastructureError where the system refuses; what was stored before then stays whole.
+    InfrastructureError where the system refuses; what was stored before then stays whole. Threads may share it.
     """
 
     def __init__(self, path: Path):
@@ -150,6 +170,8 @@ class RunStore(RunReader):
         self._clear()
         self._lock = FolderLock(path)
         self._writer = SegmentWriter(path / "segments")
+        self._one = threading.RLock()
+        self._questions: dict[tuple[str, str, str], threading.Lock] = {}
 
     def __enter__(self) -> Self:
         if self.path.exists() and not self.path.is_dir():
@@ -183,7 +205,7 @@ class RunStore(RunReader):
             )
         self._manifest = stored or manifest
         self._read_segments()
-        self._append(SessionLine(manifest=manifest))
+        self._append(SessionLine(manifest=manifest.model_copy(update={"tasks": ()})))
 
     def append_turn(self, episode_id: str, turn: Turn) -> None:
         """Records a turn of an episode that is under way."""
@@ -193,6 +215,18 @@ class RunStore(RunReader):
         """Records a verdict reached under the settings with this hash, and returns the verdict's own hash."""
         self._append(VerdictLine(settings_hash=settings_hash, verdict=verdict))
         return verdict.content_hash
+
+    @contextmanager
+    def answering(self, task_hash: str, submission_hash: str, settings_hash: str) -> Iterator[None]:
+        """One thread at a time looks for an answer to this question and pays for it where there is none."""
+        with self._one:
+            lock = self._questions.setdefault((task_hash, submission_hash, settings_hash), threading.Lock())
+        with lock:
+            yield
+
+    def put_failure(self, failure: FailureLine) -> None:
+        """Records that an episode was lost; the next start tries it again."""
+        self._append(failure)
 
     def put_episode(self, episode: Episode) -> None:
         """Records a finished episode."""
@@ -214,8 +248,9 @@ class RunStore(RunReader):
     def _append(self, line: Line) -> None:
         if self._manifest is None or not self._lock.held:
             raise UsageError(f"the run folder {self.path} was not opened")
-        self._writer.append(line)
-        self._take(line)
+        with self._one:
+            self._writer.append(line)
+            self._take(line)
 
 
 def _differences(stored: Manifest, wanted: Manifest) -> list[str]:
@@ -228,4 +263,6 @@ def _differences(stored: Manifest, wanted: Manifest) -> list[str]:
 def _flat(manifest: Manifest) -> dict[str, object]:
     dump = manifest.model_dump(mode="json", exclude=_NOT_KEY)
     settings = dump.pop("settings")
+    # named by `task_hash`; all of them in one line would help nobody
+    dump.pop("tasks")
     return dump | {f"settings.{name}": value for name, value in sorted(settings.items())}

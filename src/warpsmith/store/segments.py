@@ -4,6 +4,7 @@ Every writer starts a segment of its own, so that a line torn by a kill or a ful
 segment for ever: nothing is written behind it, and nothing before it is touched.
 """
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +14,12 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from warpsmith.errors import InfrastructureError
 from warpsmith.store.files import make_folder, refused, sync_folder
-from warpsmith.types import Episode, Record, Turn, Verdict
+from warpsmith.types import Episode, Pins, Record, TaskRef, Turn, Verdict
 from warpsmith.types.base import Device
 
 
 class Manifest(Record):
-    """What a run was asked to do. All but `versions` and `started_at` must agree for a run to be resumed."""
+    """What a run was asked to do. All but `versions`, `started_at` and `pins` must agree for a run to be resumed."""
 
     schema_version: int = 1
     command: str
@@ -28,8 +29,22 @@ class Manifest(Record):
     policy: str
     device: Device
     settings: dict[str, str | int | float | bool | None] = Field(default_factory=dict)
+    tasks: tuple[TaskRef, ...] = ()
+    """All tasks of a run over a set, whatever became of them; `task_hash` is then the set's."""
     versions: dict[str, str] = Field(default_factory=dict)
     started_at: str = ""
+    protocol: str = ""
+    """By name, where the run follows one."""
+    variant: str = ""
+    """What was left out, where the run is an ablation."""
+    pins: Pins | None = None
+    """Those of the process that started the run; each session's manifest holds its own."""
+
+    def canonical_json(self) -> str:
+        """As any record's, but that what is not there leaves no trace: older runs keep their key."""
+        added = {"tasks": (), "protocol": "", "variant": "", "pins": None}
+        absent = {name for name, default in added.items() if getattr(self, name) == default}
+        return json.dumps(self.model_dump(mode="json", exclude=absent), sort_keys=True, separators=(",", ":"))
 
 
 class SessionLine(Record):
@@ -37,6 +52,7 @@ class SessionLine(Record):
 
     kind: Literal["session"] = "session"
     manifest: Manifest
+    """Without `tasks`, which stand in `manifest.json`."""
 
 
 class TurnLine(Record):
@@ -62,7 +78,17 @@ class EpisodeLine(Record):
     episode: Episode
 
 
-Line = SessionLine | TurnLine | VerdictLine | EpisodeLine
+class FailureLine(Record):
+    """An episode of a task of the manifest (`task_hash` is the one there) that ended for no fault of the policy's."""
+
+    kind: Literal["failure"] = "failure"
+    task_hash: str
+    sample: int
+    detail: str
+    at: str
+
+
+Line = SessionLine | TurnLine | VerdictLine | EpisodeLine | FailureLine
 _LINES: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="kind")])
 
 

@@ -14,11 +14,12 @@ from warpsmith.types.episode import Episode, StopReason, Turn
 from warpsmith.types.evidence import Evidence, KernelKind, KernelSeen, OperatorSource
 from warpsmith.types.job import Job, JobOutcome, JobResult
 from warpsmith.types.kernel_profile import KernelProfile, ProfileReport, Stall
+from warpsmith.types.pins import GpuPin, Pins
 from warpsmith.types.reward import Reward
 from warpsmith.types.roofline import Bound, Precision, ProductWork, Roofline
 from warpsmith.types.status_table import STATUS_TABLE, Fault, RewardRule, StatusRow
 from warpsmith.types.submission import Submission, SubmissionForm
-from warpsmith.types.task import Task, TaskSource
+from warpsmith.types.task import Task, TaskRef, TaskSource
 from warpsmith.types.verdict import (
     SCHEMA_VERSION,
     Accuracy,
@@ -59,6 +60,7 @@ __all__ = [
     "Evidence",
     "Fault",
     "Fitness",
+    "GpuPin",
     "InTurn",
     "Job",
     "JobOutcome",
@@ -74,6 +76,7 @@ __all__ = [
     "OperatorSource",
     "PaperSpeedup",
     "Phase",
+    "Pins",
     "Precision",
     "ProductWork",
     "ProfileReport",
@@ -94,6 +97,7 @@ __all__ = [
     "Task",
     "TaskCheck",
     "TaskEstimate",
+    "TaskRef",
     "TaskSource",
     "TimeStats",
     "Timings",

@@ -69,7 +69,11 @@ class Episode(Record):
     """What lay in the policy's folder at the end, judged afresh too; `best` may be another."""
     answer_verdict_hash: str | None = None
     answer_reward: Reward | None = None
+    sample: int = 0
+    """Which of several attempts at the task this is, from 0."""
+    seed: int | None = None
+    """What the policy's sampling was seeded with; None where it was not."""
     usage: Usage | None = None
     bad_calls: int = 0
     policy_settings: dict[str, str | int | float | bool | None] = Field(default_factory=dict)
-    """What the policy was told, a seed among it."""
+    """What the policy was told of how to work."""

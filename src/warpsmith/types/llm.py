@@ -119,8 +119,8 @@ class Question(Record):
     tools: tuple[ToolSpec, ...] = ()
     max_output_tokens: int = Field(8192, ge=1)
     temperature: float | None = None
-    seed: int | None = None
-    """For the sampling, where the service takes one."""
+    seed: int | None = Field(None, ge=0, lt=1 << 31)
+    """Asked of services that take one; few promise the same answer for it."""
     keep_tokens: bool = False
     """Ask for token ids and log-probabilities."""
 

@@ -90,6 +90,8 @@ class Environment(Protocol):
     task: Task
     device: Device
     workdir: Path
+    seed: int | None
+    """What the policy's sampling is to be seeded with, where it samples."""
 
     def compile(self, submission: Submission) -> CompileResult: ...
 

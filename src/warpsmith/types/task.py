@@ -31,3 +31,19 @@ class Task(Record):
     def task_hash(self) -> str:
         """Identity: the hash of the code alone, so that metadata never splits a baseline."""
         return sha256_hex(self.code)
+
+
+class TaskRef(Record):
+    """A task without its text, as a run's manifest names it."""
+
+    name: str
+    task_hash: str
+    source: TaskSource
+    revision: str | None = None
+    level: int | None = None
+    problem_id: int | None = None
+
+    @classmethod
+    def of(cls, task: Task) -> "TaskRef":
+        """What names `task`."""
+        return cls.model_validate({name: getattr(task, name) for name in cls.model_fields})
