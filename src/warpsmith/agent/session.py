@@ -7,7 +7,7 @@ from warpsmith.agent.settings import AgentSettings
 from warpsmith.agent.text_calls import as_text, read_calls
 from warpsmith.agent.toolbox import Toolbox
 from warpsmith.agent.window import Window
-from warpsmith.errors import ModelReplyError, ModelUnavailableError, RequestRefusedError
+from warpsmith.errors import ContextFullError, ModelReplyError, ModelUnavailableError, RequestRefusedError
 from warpsmith.types import StopReason
 from warpsmith.types.llm import LLM, Finish, Image, Message, Question, Reply, Role, ToolCall, ToolSpec
 from warpsmith.types.protocols import Environment
@@ -80,7 +80,7 @@ class Session:
         for narrower in (False, True):
             if narrower:
                 self._window.narrow()
-            messages = self._window.fit(self.conversation.messages, self._tools, self._best())
+            messages = self._shown()
             if messages is None:
                 return None
             shown = messages if self._native else as_text(messages)
@@ -93,9 +93,14 @@ class Session:
             )
             try:
                 reply = self._llm.complete(question, self._env.hear)
-            except RequestRefusedError:
+            except RequestRefusedError as error:
+                is_full = isinstance(error, ContextFullError)
+                if is_full and (narrower or not self._settings.trim):
+                    return None
                 # a service that counts otherwise may find too long what was thought to fit
-                if narrower or self._window.tokens(shown, self._tools) < self._window.room // 2:
+                if narrower or (
+                    not is_full and self._window.tokens(shown, self._tools) < self._window.room // 2
+                ):
                     raise
                 continue
             if reply.usage.counted:
@@ -108,6 +113,13 @@ class Session:
             self.conversation.hear(reply)
             return reply
         return None
+
+    def _shown(self) -> tuple[Message, ...] | None:
+        """What the model is shown of the conversation; None: it no longer fits."""
+        whole = tuple(self.conversation.messages)
+        if self._settings.trim:
+            return self._window.fit(whole, self._tools, self._best())
+        return whole if self._window.tokens(whole, self._tools) <= self._window.room else None
 
     def _best(self) -> str | None:
         found = self._env.best()

@@ -15,6 +15,8 @@ class AgentSettings(Record):
     """Keep token ids and log-probabilities, where the server tells them."""
     text_tools: bool = False
     """Describe tools in the prompt, though the service knows tools."""
+    trim: bool = True
+    """False: a conversation is never shortened, as training wants it; where it no longer fits, the episode ends."""
     max_disk_bytes: int = 4 << 30
     max_files: int = 100_000
     max_repeats: int = 6
