@@ -89,6 +89,14 @@ class RequestRefusedError(InfrastructureError):
     """A language model's service refused the request itself; asking again would not help."""
 
 
+class ContextFullError(RequestRefusedError):
+    """The conversation is longer than the model takes."""
+
+
+class UntrainableError(WarpsmithError):
+    """An episode that a trainer cannot learn from: it lacks token ids, or holds nothing that the model wrote."""
+
+
 class MissingExtraError(InfrastructureError):
     """A command needs an optional dependency that is not installed."""
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from warpsmith.agent.policy import AgentPolicy
+from warpsmith.agent.policy import policy_for
 from warpsmith.agent.settings import AgentSettings
 from warpsmith.llm.scripted import ScriptedCall, ScriptedLLM, ScriptedReply
 from warpsmith.rollout import Limits, run_episode
@@ -54,19 +54,21 @@ def play(
     limits: Limits | None = None,
     settings: AgentSettings | None = None,
     sandbox: Sandbox | None = None,
+    seed: int | None = None,
 ) -> tuple[Episode, tuple[Entry, ...]]:
     """The finished episode as it was stored, and its journal."""
     with RunStore(folder) as store:
         store.open(MANIFEST)
         episode = run_episode(
             TASK,
-            AgentPolicy(llm, sandbox or best_available(), settings),
+            policy_for(llm, sandbox or best_available(), settings or AgentSettings()),
             judge=ScriptedJudge(answer),
             compiler=ScriptedCompiler(),
             target=Target(device=Device.SIM),
             settings=SETTINGS,
             store=store,
             limits=limits,
+            seed=seed,
         )
         assert store.episodes()[-1] == episode
         assert store.turns(episode.episode_id) == episode.turns

@@ -21,8 +21,8 @@ VERIFY = '<tool_call>{"name": "Verify", "arguments": {}}</tool_call>'
 def test_its_calls_are_run_and_its_tokens_kept(tmp_path: Path) -> None:
     folder = tiny.chain_model(tmp_path / "model", "I write. ", WRITE, VERIFY, context=131_072)
     llm = connect(f"hf:{folder}", LLMSettings(device="cpu"))
-    settings = AgentSettings(keep_tokens=True, max_output_tokens=64, max_repeats=2, seed=3)
-    episode, entries = play(tmp_path / "run", llm, settings=settings)
+    settings = AgentSettings(keep_tokens=True, max_output_tokens=64, max_repeats=2)
+    episode, entries = play(tmp_path / "run", llm, settings=settings, seed=3)
     # it says the same whatever it is asked
     assert episode.stop is StopReason.REPEATED and len(episode.turns) == 2
     assert (episode.turns[0].calls, episode.bad_calls) == (2, 0)

@@ -191,59 +191,14 @@ def test_silence_is_asked_about_before_it_counts_as_done(tmp_path: Path, text: s
     assert episode.answer_submission_hash is None and episode.reward is None
 
 
-def test_without_the_loop_one_answer_in_text_is_all(tmp_path: Path) -> None:
-    text = """First thoughts:
-```python
-class ModelNew: pass  # bad
-```
-then
-```python file=model_new.py
-# good
-class ModelNew: ...
-```
-```cuda kernels/add.cu
-__global__ void add() {}
-```
-```python file=../escape.py
-x
-```
-```python model.py
-cheat
-```
-```json
-{"name": "Bash", "arguments": {"command": "touch ran"}}
-```
-"""
-    llm = scripted(ScriptedReply(text=text), DONE)
-    episode, entries = play(tmp_path, llm, settings=AgentSettings(loop=False))
-    assert (episode.stop, len(episode.turns), len(llm.asked)) == (StopReason.FINISHED, 1, 1)
-    assert episode.reward and episode.reward.milestone == 1 and episode.policy_settings["loop"] is False
-    answer = RunReader(tmp_path).submission(episode.answer_submission_hash or "")
-    assert answer and answer.files == {
-        "model_new.py": "# good\nclass ModelNew: ...\n",
-        "kernels/add.cu": "__global__ void add() {}\n",
-    }
-    assert episode.bad_calls == 2 and "outside the workspace" in episode.turns[0].note
-    assert not llm.asked[0].tools and "one answer" in llm.asked[0].messages[0].text
-    assert not results(entries)
-
-
-def test_without_the_loop_a_block_without_a_name_is_the_model(tmp_path: Path) -> None:
-    said = ScriptedReply(text="```python\n# good\nclass ModelNew: ...\n```")
-    episode, _ = play(tmp_path / "one", scripted(said), settings=AgentSettings(loop=False))
-    assert episode.reward and episode.reward.milestone == 1
-    episode, _ = play(tmp_path / "none", scripted(DONE), settings=AgentSettings(loop=False))
-    assert (episode.stop, episode.answer_submission_hash) == (StopReason.FINISHED, None)
-
-
 def test_without_the_skill_and_with_a_seed(tmp_path: Path) -> None:
     look = says("", ("Bash", {"command": "ls; cat SKILL.md"}))
     asked = {}
     for skill in (True, False):
         llm = scripted(look, says("", writes("good"), VERIFY), DONE)
-        settings = AgentSettings(skill=skill, seed=7)
-        episode, entries = play(tmp_path / str(skill), llm, settings=settings)
-        assert (episode.policy_settings["skill"], episode.policy_settings["seed"]) == (skill, 7)
+        settings = AgentSettings(skill=skill)
+        episode, entries = play(tmp_path / str(skill), llm, settings=settings, seed=7)
+        assert (episode.policy_settings["skill"], episode.seed) == (skill, 7)
         assert ("No such file" in results(entries)[0]) is not skill
         assert [question.seed for question in llm.asked] == [7, 8, 9]
         asked[skill] = llm.asked[0].messages[0].text

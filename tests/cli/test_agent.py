@@ -99,8 +99,8 @@ def test_what_it_was_told_stands_in_manifest_and_episode(tmp_path: Path) -> None
     assert done.returncode == 0 and json.loads(done.stdout)["status"] == "passed", done.stderr
     kept = RunReader(tmp_path / "result")
     (episode,) = kept.episodes()
-    assert episode.policy_settings["seed"] == 11 and episode.policy_settings["loop"] is True
-    assert kept.manifest is not None and kept.manifest.settings["policy.seed"] == 11
+    assert episode.seed == 11 and episode.policy_settings["loop"] is True
+    assert kept.manifest.settings["seed"] == 11 and kept.manifest.settings["policy.skill"] is True
     done = run(tmp_path, "--model", model, "--seed", "12")
     assert done.returncode == 2 and "settings" in error_line(done.stderr)
 

@@ -1,5 +1,6 @@
 """Keeps a workspace from filling the disk."""
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
@@ -11,17 +12,19 @@ _EVERY_S = 1.0
 
 
 def used(root: Path, max_files: int) -> tuple[int, int]:
-    """Bytes on disk and number of entries below `root`; counting ends beyond `max_files`."""
+    """Bytes on disk and number of entries below `root`; counting ends beyond `max_files`.
+
+    What goes meanwhile, `root` itself too, counts as far as it was seen.
+    """
     total = entries = 0
-    for _, folders, files, fd in os.fwalk(root, onerror=None):
-        for name in (*folders, *files):
-            try:
-                total += os.stat(name, dir_fd=fd, follow_symlinks=False).st_blocks * 512
-            except OSError:
-                continue  # gone meanwhile
-        entries += len(folders) + len(files)
-        if entries > max_files:
-            break
+    with contextlib.suppress(OSError):
+        for _, folders, files, fd in os.fwalk(root):
+            for name in (*folders, *files):
+                with contextlib.suppress(OSError):
+                    total += os.stat(name, dir_fd=fd, follow_symlinks=False).st_blocks * 512
+            entries += len(folders) + len(files)
+            if entries > max_files:
+                break
     return total, entries
 
 

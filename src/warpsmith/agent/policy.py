@@ -5,7 +5,6 @@ from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
 
-from warpsmith.agent import one_answer
 from warpsmith.agent.actions import Actions, EnvironmentService, Profiler
 from warpsmith.agent.actions_desk import Desk
 from warpsmith.agent.actions_workspace import AgentWorkspace, skill
@@ -15,18 +14,33 @@ from warpsmith.agent.disk import DiskWatch
 from warpsmith.agent.prompt import RESUMED, system_text, task_text
 from warpsmith.agent.session import Session
 from warpsmith.agent.settings import AgentSettings
+from warpsmith.agent.single_turn import SingleTurnPolicy
 from warpsmith.agent.text_calls import describe_tools
 from warpsmith.agent.toolbox import Toolbox
 from warpsmith.errors import SubmissionUnreadableError
 from warpsmith.sandbox import python_paths
 from warpsmith.types import Device, StopReason, Submission, Turn, Verdict
 from warpsmith.types.llm import LLM, Message, Role
-from warpsmith.types.protocols import Environment, Judge, PolicyStep, Sandbox
+from warpsmith.types.protocols import Environment, Judge, Policy, PolicyStep, Sandbox
 from warpsmith.workspace.template import environment, needs_own_python
 
 _FOLDER = "workspace"
 _START = "start"
 """Holds the hash of what the workspace held before any work: handed in unchanged, it is no answer."""
+
+
+def policy_for(
+    llm: LLM,
+    sandbox: Sandbox,
+    settings: AgentSettings,
+    *,
+    sanitizing: Judge | None = None,
+    profiler: Profiler | None = None,
+) -> Policy:
+    """The agent that `settings` describe: working in its loop, or giving one answer."""
+    if not settings.loop:
+        return SingleTurnPolicy(llm, settings)
+    return AgentPolicy(llm, sandbox, settings, sanitizing=sanitizing, profiler=profiler)
 
 
 class AgentPolicy:
@@ -49,7 +63,7 @@ class AgentPolicy:
         self._llm = llm
         self._sandbox = sandbox
         self._settings = settings or AgentSettings()
-        self.settings: dict[str, str | int | float | bool | None] = self._settings.model_dump(mode="json")
+        self.settings = self._settings.model_dump(mode="json")
         self._sanitizing, self._profiler = sanitizing, profiler
 
     def solve(self, env: Environment) -> Generator[PolicyStep, Verdict | None, StopReason | None]:
@@ -125,8 +139,6 @@ class AgentPolicy:
 
     def _system_text(self, device: Device, toolbox: Toolbox) -> str:
         skilled = _skill() if self._settings.skill else ""
-        if not self._settings.loop:
-            return one_answer.system_text(device, skilled)
         return system_text(device, skilled, "" if self._native else describe_tools(toolbox.specs))
 
     @property

@@ -22,10 +22,15 @@ def system_text(device: Device, skill: str, tools: str) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def task_listing(task: Task) -> str:
+    """The task in full."""
+    return f"The task is {task.name}. model.py:\n\n```python\n{task.code.rstrip()}\n```"
+
+
 def task_text(task: Task, folder: Path) -> str:
     """The first message: the task in full, so that it never has to be read again."""
     return (
-        f"The task is {task.name}. Your folder is {folder}. model.py:\n\n```python\n{task.code.rstrip()}\n```\n\n"
+        f"Your folder is {folder}. {task_listing(task)}\n\n"
         "Write model_new.py, with kernels beside it, so that ModelNew is correct and as fast as you can make it."
     )
 

@@ -1,6 +1,5 @@
 """One turn of the agent: ask the model, do what it calls for, judge whether there is a next turn."""
 
-from warpsmith.agent import one_answer
 from warpsmith.agent.base import Answer, ImageBlock
 from warpsmith.agent.conversation import Conversation, Repetition
 from warpsmith.agent.prompt import CUT, EMPTY, NO_ANSWER, REPEATED, best_text
@@ -8,7 +7,7 @@ from warpsmith.agent.settings import AgentSettings
 from warpsmith.agent.text_calls import as_text, read_calls, without_calls
 from warpsmith.agent.toolbox import Toolbox
 from warpsmith.agent.window import Window
-from warpsmith.errors import ModelReplyError, ModelUnavailableError, RequestRefusedError
+from warpsmith.errors import ContextFullError, ModelReplyError, ModelUnavailableError, RequestRefusedError
 from warpsmith.types import StopReason
 from warpsmith.types.llm import LLM, Finish, Image, Message, Question, Reply, Role, ToolCall, ToolSpec
 from warpsmith.types.protocols import Environment
@@ -38,7 +37,7 @@ class Session:
         self._env = env
         self._toolbox = toolbox
         self._native = llm.native_tools and not settings.text_tools
-        self._tools: tuple[ToolSpec, ...] = toolbox.specs if self._native and settings.loop else ()
+        self._tools: tuple[ToolSpec, ...] = toolbox.specs if self._native else ()
         limit = min(settings.context_tokens, llm.context_tokens)
         self._answer_tokens = min(settings.max_output_tokens, max(16, limit // 4))
         self._window = Window(limit, self._answer_tokens)
@@ -61,10 +60,7 @@ class Session:
             if reply is None:
                 self.note = "the conversation no longer fits the model's context"
                 return StopReason.CONTEXT_LIMIT
-            if self._settings.loop:
-                results = [self._run(call, at) for at, call in enumerate(reply.message.calls)]
-        if not self._settings.loop:
-            return self._taken(reply)
+            results = [self._run(call, at) for at, call in enumerate(reply.message.calls)]
         calls = reply.message.calls
         self.conversation.calls = len(calls)
         self.conversation.bad_calls = sum(not self._toolbox.fits(call) for call in calls)
@@ -88,7 +84,7 @@ class Session:
         for narrower in (False, True):
             if narrower:
                 self._window.narrow()
-            messages = self._window.fit(self.conversation.messages, self._tools, self._best())
+            messages = self._shown()
             if messages is None:
                 return None
             shown = messages if self._native else as_text(messages)
@@ -102,14 +98,19 @@ class Session:
             )
             try:
                 reply = self._llm.complete(question, self._env.hear)
-            except RequestRefusedError:
+            except RequestRefusedError as error:
+                is_full = isinstance(error, ContextFullError)
+                if is_full and (narrower or not self._settings.trim):
+                    return None
                 # a service that counts otherwise may find too long what was thought to fit
-                if narrower or self._window.tokens(shown, self._tools) < self._window.room // 2:
+                if narrower or (
+                    not is_full and self._window.tokens(shown, self._tools) < self._window.room // 2
+                ):
                     raise
                 continue
             if reply.usage.counted:
                 self._window.learn(shown, self._tools, reply.usage.input_tokens)
-            if not reply.message.calls and self._settings.loop:
+            if not reply.message.calls:
                 reply = reply.model_copy(update={"message": self._with_calls(reply.message)})
             self.conversation.hear(reply)
             return reply
@@ -123,6 +124,13 @@ class Session:
         # where tools are native a call is shown again as one, not in the text too
         text = without_calls(said.text) if self._native else said.text
         return said.model_copy(update={"calls": calls, "text": text})
+
+    def _shown(self) -> tuple[Message, ...] | None:
+        """What the model is shown of the conversation; None: it no longer fits."""
+        whole = tuple(self.conversation.messages)
+        if self._settings.trim:
+            return self._window.fit(whole, self._tools, self._best())
+        return whole if self._window.tokens(whole, self._tools) <= self._window.room else None
 
     def _best(self) -> str | None:
         found = self._env.best()
@@ -154,13 +162,6 @@ class Session:
             return self._tell(EMPTY)
         if not any(entry.judged for entry in self._env.journal):
             return self._tell(NO_ANSWER)
-        return StopReason.FINISHED
-
-    def _taken(self, reply: Reply) -> StopReason:
-        """The one answer there is, its files written; what cannot be written counts as a bad call."""
-        problems = one_answer.take(reply.message.text, self._toolbox.context)
-        self.conversation.bad_calls = len(problems)
-        self.note = "; ".join([_note(reply), *problems])
         return StopReason.FINISHED
 
     def _tell(self, text: str) -> None:

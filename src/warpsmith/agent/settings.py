@@ -15,15 +15,17 @@ class AgentSettings(Record):
     """Keep token ids and log-probabilities, where the server tells them."""
     text_tools: bool = False
     """Describe tools in the prompt, though the service knows tools."""
+    trim: bool = True
+    """False: a conversation is never shortened, as training wants it; where it no longer fits, the episode ends."""
     skill: bool = True
     """Show SKILL.md, and lay out its pages."""
     loop: bool = True
-    """False: one answer in text, without tools; its fenced files are the submission."""
+    """False: one answer in text, without tools or skill; its fenced files are the submission."""
     max_disk_bytes: int = 4 << 30
     max_files: int = 100_000
     max_repeats: int = 6
     """So many turns alike in a row end the episode."""
 
 
-TRAINING = AgentSettings(temperature=1.0, keep_tokens=True)
+TRAINING = AgentSettings(temperature=1.0, keep_tokens=True, trim=False)
 """Samples of the model's own distribution, with what the loss needs of them."""

@@ -62,7 +62,7 @@ def agent(
     """
     if not model:
         raise UsageError("the agent needs a model", hint="give --model openai:NAME or anthropic:NAME")
-    from warpsmith.agent.policy import AgentPolicy
+    from warpsmith.agent.policy import policy_for
     from warpsmith.llm import connect
     from warpsmith.sandbox import LocalSandbox, best_available
 
@@ -74,7 +74,7 @@ def agent(
             hint="see warpsmith doctor, or accept the danger with --unsafe-local",
         )
     sanitizing, profiler = _instruments(device) if device is not None else (None, None)
-    return AgentPolicy(reached, sandbox, settings, sanitizing=sanitizing, profiler=profiler)
+    return policy_for(reached, sandbox, settings, sanitizing=sanitizing, profiler=profiler)
 
 
 def _instruments(device: Device) -> "tuple[Judge | None, Profiler | None]":

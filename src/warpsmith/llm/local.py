@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from warpsmith.errors import MissingExtraError, RequestRefusedError, UsageError
+from warpsmith.errors import ContextFullError, MissingExtraError, RequestRefusedError, UsageError
 from warpsmith.llm.settings import LLMSettings
 from warpsmith.types.llm import Finish, Message, Question, Reply, Role, Tokens, ToolCall, ToolSpec, Usage
 
@@ -54,13 +54,13 @@ class LocalModel:
         self._prefix = _Prefix()
 
     def complete(self, question: Question, told: Callable[[str], None] | None = None) -> Reply:
-        """One generation. Raises RequestRefusedError where the conversation does not fit context or memory."""
+        """One generation. Raises ContextFullError where the conversation does not fit context or memory."""
         begun = time.monotonic()
         tools = [_tool(spec) for spec in question.tools]
         prompt = self._prompt([_wire(message) for message in question.messages], tools)
         room = self.context_tokens - len(prompt)
         if room < 1:
-            raise RequestRefusedError(
+            raise ContextFullError(
                 f"{len(prompt)} tokens do not fit the model's context of {self.context_tokens}",
                 hint="use a model with a longer context",
             )
@@ -105,7 +105,7 @@ class LocalModel:
                     **{_cache_word(): cache},
                 )
         except torch.OutOfMemoryError as error:
-            raise RequestRefusedError(
+            raise ContextFullError(
                 f"{len(prompt)} tokens do not fit the memory of {self._model.device}",
                 hint="use a smaller model or a smaller context",
             ) from error

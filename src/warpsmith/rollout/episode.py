@@ -90,11 +90,10 @@ def run_episode(
 ) -> Episode:
     """Lets `policy` work on `task` and returns the stored episode; a finished one is returned as it is.
 
-    Everything is stored as it happens, and verdicts already in the store are reused, so a run that was
-    killed goes on by being called again, as does one that ended for a reason in RESUMABLE. The score is a fresh
-    judgement of the best passed submission; the policy's answer at the end is judged beside it. `sample` tells
-    several attempts at one task apart, `seed` is what the policy's sampling is seeded with. A policy's own
-    errors end the episode and are data; InfrastructureError propagates, with all before it stored.
+    Everything is stored as it happens, and verdicts already in the store are reused, so a run that was killed goes
+    on by being called again, as does one that ended for a reason in RESUMABLE. The score is a fresh judgement of
+    the best passed submission; the answer at the end is judged beside it. `sample` tells attempts apart, `seed` is of
+    the policy's sampling. A policy's own errors are data; InfrastructureError propagates, with all before it stored.
     """
     told = dict(getattr(policy, "settings", {}))
     episode_id = identity(task, policy.name, settings, sample, seed, told)
