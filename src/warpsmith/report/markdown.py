@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from warpsmith.judge.evidence.operators import CHECK as OWN_WORK
+from warpsmith.report.episode_text import episode_lines, usage_text
 from warpsmith.report.evidence_text import evidence_section
 from warpsmith.report.roofline_text import roofline_sentences
 from warpsmith.report.verdict_text import error_text, headline, in_turn_text, milliseconds, ratio
@@ -29,7 +30,7 @@ class EpisodeRecords:
     episode: Episode
     task: Task
     verdicts: dict[str, Verdict]
-    """By verdict hash: every verdict that a turn or the score refers to."""
+    """By verdict hash: every verdict that a turn, the score or the final answer refers to."""
     submission: Submission | None
     """The best one, where any passed."""
 
@@ -47,7 +48,7 @@ class EpisodeRecords:
 
 def render(records: EpisodeRecords) -> str:
     """The whole report in Markdown."""
-    sections = [_title(records), _work(records)]
+    sections = [_title(records), _episode(records), _work(records)]
     if verdict := records.final:
         sections += [_correctness(verdict), _speed(verdict), evidence_section(verdict)]
         sections += [_machine(verdict), _limits(records, verdict)]
@@ -88,6 +89,12 @@ def _title(records: EpisodeRecords) -> Iterator[str]:
         )
 
 
+def _episode(records: EpisodeRecords) -> Iterator[str]:
+    yield "## How it went"
+    yield ""
+    yield from episode_lines(records.episode, records.verdicts)
+
+
 def _work(records: EpisodeRecords) -> Iterator[str]:
     yield "## What was rewritten and fused"
     yield ""
@@ -96,7 +103,8 @@ def _work(records: EpisodeRecords) -> Iterator[str]:
         verdict = records.verdicts.get(turn.verdict_hash or "")
         said = f" — {headline(verdict)}" if verdict else ""
         mark = " **(chosen)**" if best and turn.submission_hash == best else ""
-        yield f"{turn.index + 1}. {_indent(turn.note)}{said}{mark}"
+        took = f" ({usage_text(turn.usage)})" if turn.usage else ""
+        yield f"{turn.index + 1}. {_indent(turn.note)}{said}{took}{mark}"
     if not records.episode.turns:
         yield "Nothing: the policy made no step."
 

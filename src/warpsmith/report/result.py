@@ -20,7 +20,8 @@ SOLUTION_FOLDER = "solution"
 
 def collect(run: RunReader, episode: Episode) -> EpisodeRecords:
     """Everything that an episode refers to. Raises InfrastructureError where the store lacks some of it."""
-    hashes = [turn.verdict_hash for turn in episode.turns] + [episode.final_verdict_hash]
+    scores = [episode.final_verdict_hash, episode.answer_verdict_hash]
+    hashes = [*(turn.verdict_hash for turn in episode.turns), *scores]
     verdicts = {h: v for h in hashes if h and (v := run.verdict(h)) is not None}
     if missing := [h for h in hashes if h and h not in verdicts]:
         raise InfrastructureError(

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from warpsmith.report.episode_text import episode_lines
 from warpsmith.report.verdict_text import headline
 from warpsmith.rollout.journal import journal_path, read_journal
 from warpsmith.store import RunReader, write_atomic
@@ -27,19 +28,7 @@ def write_transcript(run: RunReader, out: Path, episode: Episode) -> Path | None
 
 def transcript(episode: Episode, entries: Sequence[Entry], verdicts: dict[str, Verdict]) -> str:
     """Markdown: how the episode ended, then turn by turn what was said, called, answered and judged."""
-    usage = episode.usage
-    lines = [f"# {episode.task_name}: {episode.policy}", ""]
-    lines += [f"- ended: {episode.stop.value}, after {len(episode.turns)} turns and {episode.seconds:.0f} s"]
-    if usage is not None:
-        counted = "" if usage.counted else ", estimated"
-        cost = f", {usage.cost_usd:.4f} US dollars" if usage.cost_usd is not None else ""
-        cached = f" ({usage.cache_read_tokens} from a cache)" if usage.cache_read_tokens else ""
-        lines += [f"- tokens: {usage.input_tokens} in{cached}, {usage.output_tokens} out{counted}{cost}"]
-    if episode.bad_calls:
-        lines += [f"- calls that did not fit any tool: {episode.bad_calls}"]
-    for name, hashed in (("best", episode.final_verdict_hash), ("final answer", episode.answer_verdict_hash)):
-        if hashed and hashed in verdicts:
-            lines += [f"- {name}: {headline(verdicts[hashed])}"]
+    lines = [f"# {episode.task_name}: {episode.policy}", "", *episode_lines(episode, verdicts)]
     turn = None
     for entry in entries:
         if entry.turn != turn:
