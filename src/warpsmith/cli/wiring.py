@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 AUTO = "auto"
 
 
-def _builtin() -> "Policy":
+def builtin() -> "Policy":
     from warpsmith.optimizer import BuiltinPolicy
 
     return BuiltinPolicy()
 
 
-POLICIES: dict[str, Callable[[], "Policy"]] = {"builtin": _builtin}
+POLICIES: dict[str, Callable[[], "Policy"]] = {"builtin": builtin}
 """One line a policy that needs no options."""
 AGENT = "agent"
 """The policy that a language model plays."""
@@ -88,7 +88,7 @@ def device(word: str) -> Device:
         return Device.SIM
     from warpsmith.judge.machine import torch_build
 
-    if not _gpus():
+    if not visible():
         missing = "no NVIDIA GPU was found"
     elif torch_build().get("cuda") is None:
         missing = "the installed PyTorch is built without CUDA"
@@ -99,7 +99,7 @@ def device(word: str) -> Device:
     raise InfrastructureError(missing, hint="see warpsmith doctor, or use --device sim for correctness alone")
 
 
-def _gpus() -> "tuple[GpuInfo, ...]":
+def visible() -> "tuple[GpuInfo, ...]":
     """The GPUs that CUDA_VISIBLE_DEVICES leaves visible."""
     from warpsmith.gpu.devices import list_gpus
     from warpsmith.gpu.local import visible_gpus
@@ -130,7 +130,7 @@ def _local(device: Device, progress: Callable[[Phase, str], None], ahead: bool) 
     from warpsmith.judge.service import LocalJudge
     from warpsmith.sandbox import best_available
 
-    arch = _gpus()[0].arch if device is Device.CUDA else ""
+    arch = visible()[0].arch if device is Device.CUDA else ""
     compiler, sandbox = LocalCompiler(), best_available()
     judge = LocalJudge(pool(), compiler, sandbox, arch=arch, ahead=ahead, progress=progress)
     if ahead:

@@ -12,7 +12,7 @@ from warpsmith.types.check import (
 from warpsmith.types.compile import CompileResult, CompileStatus, KernelResources, Target
 from warpsmith.types.episode import Episode, StopReason, Turn
 from warpsmith.types.evidence import Evidence, KernelKind, KernelSeen, OperatorSource
-from warpsmith.types.job import Job, JobOutcome, JobResult
+from warpsmith.types.job import Attempt, Job, JobOutcome, JobResult
 from warpsmith.types.kernel_profile import KernelProfile, ProfileReport, Stall
 from warpsmith.types.reward import Reward
 from warpsmith.types.roofline import Bound, Precision, ProductWork, Roofline
@@ -46,6 +46,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "STATUS_TABLE",
     "Accuracy",
+    "Attempt",
     "BaselineKind",
     "Bound",
     "ByteFloor",
