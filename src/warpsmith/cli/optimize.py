@@ -185,7 +185,7 @@ def _manifest(task: "Task", policy: "Policy", settings: "JudgeSettings") -> "Man
 
 def _run_key(manifest: "Manifest") -> str:
     """The same question has the same folder."""
-    return manifest.model_copy(update={"versions": {}, "started_at": ""}).content_hash
+    return manifest.model_copy(update={"versions": {}, "started_at": "", "pins": None}).content_hash
 
 
 def _slug(name: str) -> str:

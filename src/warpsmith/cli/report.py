@@ -1,6 +1,8 @@
 """`warpsmith report`: runs as one page, with tables and KernelBench's format beside it."""
 
+import dataclasses
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +12,6 @@ from warpsmith.cli.errors import PASSED, guarded
 from warpsmith.cli.options import DebugOption, JsonOption
 
 if TYPE_CHECKING:
-    from warpsmith.evaluation.compare import Paired
     from warpsmith.report.rows import TaskRow
 
 
@@ -26,36 +27,73 @@ def report(
         Path | None,
         typer.Option("--against", metavar="RUN", help="Another run to compare with, task by task."),
     ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="NAME", help="What a run's line is called; once for each run."),
+    ] = None,
+    checks: Annotated[
+        Path | None,
+        typer.Option(
+            "--checks", metavar="FILE.jsonl", help="What `check --out` wrote: flagged tasks are told apart."
+        ),
+    ] = None,
+    mixed: Annotated[
+        bool, typer.Option("--mixed", help="Let one line mix GPUs, rules or protocols; the report says so.")
+    ] = False,
     title: Annotated[str, typer.Option("--title", help="The report's title.")] = "Warpsmith report",
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
     """Write index.html, tables.md, tasks.csv and kernelbench/ from stored runs; judges nothing."""
+    from warpsmith.evaluation.compare import compared
+    from warpsmith.evaluation.metrics import listed
+    from warpsmith.evaluation.mixing import refuse_mixed
+    from warpsmith.report.figures import tables
     from warpsmith.report.html import page
     from warpsmith.report.rows import read_rows
-    from warpsmith.report.tables import tables_csv, tables_markdown
+    from warpsmith.report.tables import tables_csv, tables_markdown, warnings
     from warpsmith.store import write_atomic
     from warpsmith.store.files import make_folder
 
-    rows = read_rows(runs)
-    compared = _compared(read_rows([against]), rows) if against else []
+    rows = _checked(read_rows(runs, label or ()), checks)
+    flat = [row.row for row in rows]
+    if not mixed:
+        refuse_mixed(flat)
+    other = [row.row for row in read_rows([against])] if against else []
+    figures = tables(flat, compared(other, flat) if against else ())
     files = {
-        "index.html": page(rows, title, compared),
-        "tables.md": tables_markdown(rows, title, compared),
+        "index.html": page(rows, title, figures),
+        "tables.md": tables_markdown(rows, title, figures),
         "tasks.csv": tables_csv(rows),
         **_kernelbench(rows),
     }
     for name, text in files.items():
         make_folder((out / name).parent)
         write_atomic(out / name, text)
-    passed = sum(row.passed for row in rows)
+    said = warnings(rows)
+    for line in said:
+        print(f"warpsmith: compare with care: {line}", file=sys.stderr)
+    passed, unknown = sum(row.passed for row in rows), [row.task_name for row in listed(flat)]
     if as_json:
-        print(
-            json.dumps({"tasks": len(rows), "passed": passed, "files": [str(out / name) for name in files]})
-        )
-    else:
-        print(f"{passed} of {len(rows)} tasks passed; the report is {out / 'index.html'}")
+        answer = {"tasks": len(rows), "passed": passed, "unanswered": unknown, "warnings": said}
+        print(json.dumps(answer | {"files": [str(out / name) for name in files]}))
+        return PASSED
+    print(f"{passed} of {len(rows)} passed; the report is {out / 'index.html'}")
+    if unknown:
+        shown = ", ".join(unknown[:10]) + (f" and {len(unknown) - 10} more" if len(unknown) > 10 else "")
+        print(f"nothing is known of {len(unknown)}, which count as not passed: {shown}")
     return PASSED
+
+
+def _checked(rows: "list[TaskRow]", checks: Path | None) -> "list[TaskRow]":
+    """Rows with the flags of their tasks' checks."""
+    if checks is None:
+        return rows
+    from warpsmith.evaluation.check_log import read_checks
+    from warpsmith.evaluation.row import with_checks
+
+    flat = with_checks([row.row for row in rows], read_checks(checks))
+    return [dataclasses.replace(row, row=flagged) for row, flagged in zip(rows, flat, strict=True)]
 
 
 def _kernelbench(rows: "list[TaskRow]") -> dict[str, str]:
@@ -72,22 +110,3 @@ def _kernelbench(rows: "list[TaskRow]") -> dict[str, str]:
             text = json.dumps(baseline_times(pairs, level, kind), indent=1)
             files[f"{folder}/baseline_{kind.value}.json"] = text
     return files
-
-
-def _compared(first: "list[TaskRow]", second: "list[TaskRow]") -> "list[Paired]":
-    """Pass rates over all common tasks, speed-ups over those that both passed with a time."""
-    from warpsmith.evaluation.compare import paired_geomean, paired_mean
-
-    both = [{_key(row): row for row in rows} for rows in (first, second)]
-    found = [paired_mean("pass rate", *({k: float(r.passed) for k, r in rows.items()} for rows in both))]
-    for protocol, side in (("paper", "eager"), ("paper", "compile"), ("matched", "best")):
-        a, b = (
-            {k: v for k, r in rows.items() if (v := r.ratio(protocol, side)) is not None} for rows in both
-        )
-        if a.keys() & b.keys():
-            found.append(paired_geomean(f"geomean vs {side}, {protocol}", a, b))
-    return found
-
-
-def _key(row: "TaskRow") -> str:
-    return row.episode.task_hash if row.episode else row.name

@@ -13,6 +13,18 @@ from warpsmith.store.files import make_folder, refused
 from warpsmith.types import Fitness, TaskCheck
 
 
+def read_checks(path: Path) -> tuple[TaskCheck, ...]:
+    """The whole lines of such a file, the latest of each question; needs no lock.
+
+    Raises InfrastructureError where it cannot be read or holds something else.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise refused("read", path, error) from error
+    return tuple(_parsed(path, data[: data.rfind(b"\n") + 1]).values())
+
+
 class CheckLog:
     """`with CheckLog(path) as log`: holds the file alone; a line counts once its newline is on disk.
 
@@ -68,13 +80,19 @@ class CheckLog:
         self._file.seek(0)
         data = self._file.read()
         whole = data.rfind(b"\n") + 1
-        for number, line in enumerate(data[:whole].splitlines(), start=1):
-            try:
-                row = TaskCheck.model_validate_json(line)
-            except ValidationError as error:
-                raise InfrastructureError(
-                    f"{self.path}, line {number} is not a row of a check", hint="choose another file"
-                ) from error
-            self._rows[row.question] = row
+        self._rows = _parsed(self.path, data[:whole])
         # What a kill tore off never counted, and the next row must not be glued to it.
         self._file.truncate(whole)
+
+
+def _parsed(path: Path, data: bytes) -> dict[str, TaskCheck]:
+    rows = {}
+    for number, line in enumerate(data.splitlines(), start=1):
+        try:
+            row = TaskCheck.model_validate_json(line)
+        except ValidationError as error:
+            raise InfrastructureError(
+                f"{path}, line {number} is not a row of a check", hint="choose another file"
+            ) from error
+        rows[row.question] = row
+    return rows

@@ -2,7 +2,7 @@
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 W, H, LEFT, BOTTOM = 420, 240, 46, 30
 
@@ -25,11 +25,22 @@ def scatter(points: Sequence[tuple[float, float, str]], x_name: str, y_name: str
     return _svg(dots, ends, f"{x_name} → {y_name}{left_out}")
 
 
-def curve(points: Sequence[tuple[float, float]], name: str) -> str:
-    """A line through points whose y lies in 0…1, x from 0."""
-    most = max((x for x, _ in points), default=0) or 1
-    path = " ".join(f"{_x(x / most):.1f},{_y(y):.1f}" for x, y in points)
-    return _svg(f'<polyline class="line" points="{path}"/>', ("0", f"{most:g}", "0", "1"), name)
+COLOURS = 6
+
+
+def curve(lines: Mapping[str, Sequence[tuple[float, float]]], name: str) -> str:
+    """A line each through points whose y lies in 0…1, x from 0; named below where there are several."""
+    most = max((x for points in lines.values() for x, _ in points), default=0) or 1
+    drawn = []
+    for i, (title, points) in enumerate(lines.items()):
+        path = " ".join(f"{_x(x / most):.1f},{_y(y):.1f}" for x, y in points)
+        drawn.append(
+            f'<polyline class="line c{i % COLOURS}" points="{path}"><title>{html.escape(title)}</title></polyline>'
+        )
+    keys = "".join(
+        f'<span class="c{i % COLOURS}">▬ {html.escape(t)}</span> ' for i, t in enumerate(lines) if t
+    )
+    return _svg("".join(drawn), ("0", f"{most:g}", "0", "1"), name, keys if len(lines) > 1 else "")
 
 
 def histogram(values: Sequence[float], name: str, bins: int = 20) -> str:
@@ -65,7 +76,7 @@ def _y(share: float) -> float:
     return H - BOTTOM - share * (H - BOTTOM - 8)
 
 
-def _svg(inside: str, ends: tuple[str, str, str, str], name: str) -> str:
+def _svg(inside: str, ends: tuple[str, str, str, str], name: str, keys: str = "") -> str:
     x0, x1, y0, y1 = ends
     axes = f'<path class="axis" fill="none" d="M{LEFT},8V{H - BOTTOM}H{W - 8}"/>'
     said = (
@@ -75,4 +86,4 @@ def _svg(inside: str, ends: tuple[str, str, str, str], name: str) -> str:
     )
     label = html.escape(name)
     svg = f'<svg viewBox="0 0 {W} {H}" role="img" aria-label="{label}">{axes}{inside}{said}</svg>'
-    return f"<figure>{svg}<figcaption>{label}</figcaption></figure>"
+    return f"<figure>{svg}<figcaption>{label}{f'<br>{keys}' if keys else ''}</figcaption></figure>"

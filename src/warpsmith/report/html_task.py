@@ -29,7 +29,8 @@ def task_section(row: TaskRow, index: int) -> str:
 def _inside(row: TaskRow) -> Iterator[str]:
     verdict = row.verdict
     if verdict is None:
-        yield '<p class="dim">Not judged: the run has no verdict on this task.</p>'
+        why = f": {row.row.detail}" if row.row.detail else ""
+        yield f'<p class="dim">No verdict: {esc(row.row.state.value + why)}.</p>'
     else:
         yield f"<h3>Verdict</h3><pre>{esc(chr(10).join(verdict_lines(verdict, reward_of(verdict))))}</pre>"
         if verdict.timings:

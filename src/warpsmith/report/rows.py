@@ -1,51 +1,56 @@
-"""What a report says of each task, read from run folders; nothing is judged or guessed."""
+"""What a report says of each task and sample, read from run folders; nothing is judged or guessed."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from warpsmith.errors import UsageError
+from warpsmith.evaluation.metrics import order
+from warpsmith.evaluation.row import Against, Row, checked
+from warpsmith.evaluation.rows import rows_of, series_name, task_of
 from warpsmith.rollout.journal import journal_path, read_journal
 from warpsmith.store import RunReader
-from warpsmith.types import Episode, Status, Submission, Task, Verdict
-
-MISSING = "missing"
+from warpsmith.types import Episode, Submission, Task, Verdict
 
 
 @dataclass(frozen=True)
 class TaskRow:
-    """One episode. `verdict` is its score; where nothing passed, the last verdict that was given."""
+    """A row of the figures with everything that the store has about it."""
 
     run: Path
-    name: str
-    task: Task | None
-    episode: Episode | None
-    verdict: Verdict | None
-    submission: Submission | None
-    verdicts: dict[str, Verdict]
+    row: Row
+    task: Task | None = None
+    episode: Episode | None = None
+    verdict: Verdict | None = None
+    """The score; where nothing passed, the last verdict that was given."""
+    submission: Submission | None = None
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
     transcript: str = ""
 
     @property
+    def name(self) -> str:
+        """The task's name, with the sample where it is not the first."""
+        return self.row.task_name + (f" (sample {self.row.sample})" if self.row.sample else "")
+
+    @property
     def status(self) -> str:
-        """The verdict's status, or `missing`."""
-        return self.verdict.status.value if self.verdict else MISSING
+        """The verdict's status, or what became of the row instead."""
+        return self.row.outcome
 
     @property
     def passed(self) -> bool:
         """Whether the score is a pass."""
-        return self.verdict is not None and self.verdict.status is Status.PASSED
+        return self.row.passed()
 
     @property
     def level(self) -> int | None:
         """KernelBench's level, where the task has one."""
-        return self.task.level if self.task else None
+        return self.row.level
 
-    def ratio(self, protocol: str, side: str) -> float | None:
-        """Speed-up of a pass: `paper` or `matched`, over `eager`, `compile` or (matched) `best`."""
-        speedup = self.verdict.speedup if self.passed and self.verdict else None
-        return getattr(getattr(speedup, protocol, None), side, None)
+    def ratio(self, against: Against) -> float | None:
+        """Speed-up of a pass; None where it was not measured."""
+        seen = self.row.measured(against)
+        return seen.ratio if seen else None
 
 
 def run_folders(paths: Sequence[Path]) -> list[Path]:
@@ -59,34 +64,35 @@ def run_folders(paths: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def read_rows(paths: Sequence[Path]) -> list[TaskRow]:
-    """Every task of the runs at or below `paths`, in order of level, problem and name.
+def read_rows(paths: Sequence[Path], labels: Sequence[str] = ()) -> list[TaskRow]:
+    """Everything that the runs at or below `paths` cover, in order of level, problem, name and sample.
 
-    A run without any finished episode counts as its task, missing; where some are finished, the others are not told.
+    `labels` name the series of each path, in order; without them a run is named by its policy, protocol and variant.
+    Raises UsageError where one series has a task and sample twice, or labels do not fit the paths.
     """
-    rows = [row for folder in run_folders(paths) for row in _rows(RunReader(folder))]
-    return sorted(rows, key=_order)
+    if labels and len(labels) != len(paths):
+        raise UsageError(
+            f"{len(labels)} labels for {len(paths)} runs",
+            hint="give --label once for each run, or not at all",
+        )
+    rows = []
+    for path, label in zip(paths, labels or [""] * len(paths), strict=True):
+        for folder in run_folders([path]):
+            run = RunReader(folder)
+            rows += _rows(run, label or series_name(run))
+    checked(row.row for row in rows)
+    return sorted(rows, key=lambda row: (*order(row.row), row.row.series))
 
 
-def _order(row: TaskRow) -> tuple[int, int, str]:
-    task = row.task
-    return (
-        task.level if task and task.level is not None else 99,
-        task.problem_id if task and task.problem_id is not None else 0,
-        row.name,
-    )
-
-
-def _rows(run: RunReader) -> Iterator[TaskRow]:
-    episodes = run.episodes()
+def _rows(run: RunReader, series: str) -> Iterator[TaskRow]:
+    episodes = {episode.episode_id: episode for episode in run.episodes()}
     known = {verdict.content_hash: verdict for verdict in run.verdicts()}
-    for episode in episodes:
-        yield _row(run, episode, known)
-    if not episodes:
-        yield TaskRow(run.path, run.manifest.task_name, None, None, None, None, {})
+    for row in rows_of(run, series):
+        episode = episodes.get(row.episode_id or "")
+        yield _full(run, row, episode, known) if episode else TaskRow(run.path, row)
 
 
-def _row(run: RunReader, episode: Episode, known: dict[str, Verdict]) -> TaskRow:
+def _full(run: RunReader, row: Row, episode: Episode, known: dict[str, Verdict]) -> TaskRow:
     judged = [t.verdict_hash for t in episode.turns if t.verdict_hash]
     chosen = episode.final_verdict_hash or (judged[-1] if judged else None)
     verdicts = {h: known[h] for h in (*judged, chosen) if h in known}
@@ -100,19 +106,11 @@ def _row(run: RunReader, episode: Episode, known: dict[str, Verdict]) -> TaskRow
         said = transcript(episode, entries, known)
     return TaskRow(
         run=run.path,
-        name=episode.task_name,
-        task=_task(run, episode),
+        row=row,
+        task=task_of(run, episode),
         episode=episode,
         verdict=verdict,
         submission=run.submission(submission_hash) if submission_hash else None,
         verdicts=verdicts,
         transcript=said,
     )
-
-
-def _task(run: RunReader, episode: Episode) -> Task | None:
-    data = run.blob(episode.task_record_hash) if episode.task_record_hash else None
-    try:
-        return Task.model_validate_json(data) if data else None
-    except ValidationError:
-        return None

@@ -4,73 +4,85 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
-from warpsmith.evaluation.compare import Paired
-from warpsmith.report.html import PROTOCOLS, machines
-from warpsmith.report.published import PUBLISHED_NAME, published
+from warpsmith.evaluation.mixing import incomparable, mixed
+from warpsmith.evaluation.row import Against
+from warpsmith.report.figures import Table
 from warpsmith.report.rows import TaskRow
-from warpsmith.report.totals import LEVELS, of_level, totals
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def tables_markdown(rows: Sequence[TaskRow], title: str, compared: Sequence[Paired] = ()) -> str:
-    """Results beside the published ones, the comparison if any, then every task that did not pass."""
-    return "\n".join([f"# {_plain(title)}", "", *_markdown(rows, compared)]) + "\n"
+def warnings(rows: Sequence[TaskRow]) -> list[str]:
+    """What is mixed here, to be said aloud wherever the figures are."""
+    flat = [row.row for row in rows]
+    return [*mixed(flat), *incomparable(flat)]
+
+
+def tables_markdown(rows: Sequence[TaskRow], title: str, figures: Sequence[Table]) -> str:
+    """Every table, then every task that did not pass."""
+    return "\n".join([f"# {_plain(title)}", "", *_markdown(rows, figures)]) + "\n"
 
 
 def tables_csv(rows: Sequence[TaskRow]) -> str:
-    """One line a task; a cell that a spreadsheet would run is quoted with an apostrophe."""
+    """One line a task and sample; a cell that a spreadsheet would run is quoted with an apostrophe."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    ratios = [(p, s) for p in PROTOCOLS for s in ("eager", "compile")] + [("matched", "best")]
+    sides = [(f"{a.kind.value}_vs_{a.side}", a) for a in Against]
+    ends = [f"{name}_{end}" for name, _ in sides for end in ("low", "high")]
     writer.writerow(
-        ["level", "problem", "task", "status", *(f"{p}_vs_{s}" for p, s in ratios),
-         "candidate_ms", "rel_error", "floor_share", "turns", "detail"]
+        ["series", "level", "problem", "task", "sample", "status", *(name for name, _ in sides), *ends,
+         "candidate_ms", "rel_error", "floor_share", "turns", "tokens", "judge_seconds", "gpu",
+         "rules", "flags", "detail"]
     )  # fmt: skip
     for row in rows:
-        v, task = row.verdict, row.task
+        flat, v = row.row, row.verdict
+        seen = [flat.measured(against) for _, against in sides]
         cells = [
-            task.level if task else None, task.problem_id if task else None, row.name, row.status,
-            *(row.ratio(p, s) for p, s in ratios),
-            v.timings.candidate.median_ms if v and v.timings else None, v.error.rel if v and v.error else None,
-            v.floor.share if v and v.floor else None, len(row.episode.turns) if row.episode else None,
-            v.detail if v else "",
+            flat.series, flat.level, flat.problem_id, flat.task_name, flat.sample, row.status,
+            *(m and m.ratio for m in seen), *(end for m in seen for end in ((m.low, m.high) if m else (None, None))),
+            flat.best.candidate_ms if flat.best else None, v.error.rel if v and v.error else None,
+            flat.best.floor_share if flat.best else None, flat.turns, flat.tokens, flat.judge_seconds,
+            flat.condition.gpu if flat.condition else None, flat.condition.rules.value if flat.condition else None,
+            "; ".join((*flat.unfit, *flat.flags)), flat.detail,
         ]  # fmt: skip
         writer.writerow([f"'{c}" if isinstance(c, str) and c.startswith(_FORMULA) else c for c in cells])
     return out.getvalue()
 
 
-def _markdown(rows: Sequence[TaskRow], compared: Sequence[Paired]) -> Iterator[str]:
-    found = machines(rows)
-    yield f"{len(rows)} tasks; {'; '.join(found) or 'nothing judged'}"
-    if len(found) > 1:
-        yield "\n**Verdicts of different machines or rules are mixed here: compare with care.**"
-    yield "\n| level | whose | tasks | pass % | > eager % | > compile % | geomean vs eager | vs compile |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for level in LEVELS:
-        ours, name = of_level(rows, level), "all" if level is None else str(level)
-        if ours and (paper := published(level)):
-            yield _row(name, PUBLISHED_NAME, None, *paper.model_dump().values())
-        for protocol in PROTOCOLS:
-            if line := totals(ours, protocol):
-                yield _row(name, f"these runs, {protocol}", *line.model_dump().values())
-    if compared:
-        yield "\n| against the other run | tasks | other | this | difference | 95 % interval | |"
-        yield "|---|---|---|---|---|---|---|"
-    for p in compared:
-        told = "significant" if p.significant else "within noise"
-        yield _row(p.name, p.tasks, p.first, p.second, p.difference, f"{p.low:.4g} … {p.high:.4g}", told)
-    failed = [row for row in rows if not row.passed]
+def _markdown(rows: Sequence[TaskRow], figures: Sequence[Table]) -> Iterator[str]:
+    yield covered(rows)
+    for line in warnings(rows):
+        yield f"\n**Compare with care: {_plain(line)}.**"
+    for table in figures:
+        yield f"\n## {table.title}\n"
+        yield _row(*(_plain(head) for head in table.heads))
+        yield "|" + "---|" * table.words + "---:|" * (len(table.heads) - table.words)
+        yield from (_row(*(_plain(cell) for cell in line.cells)) for line in table.lines)
+        if table.note:
+            yield f"\n{_plain(table.note)}"
+    failed = [row for row in rows if not row.passed and not row.row.unanswered]
     if failed:
-        yield "\n| not passed | status | detail |"
-        yield "|---|---|---|"
+        yield "\n## Not passed\n"
+        yield "| task | whose | status | detail |"
+        yield "|---|---|---|---|"
     for row in failed:
-        yield _row(_plain(row.name), row.status, _plain(row.verdict.detail if row.verdict else ""))
+        yield _row(_plain(row.name), _plain(row.row.series), row.status, _plain(row.row.detail))
 
 
-def _row(*cells: object) -> str:
-    texts = ("–" if c is None else f"{c:.4g}" if isinstance(c, float) else str(c) for c in cells)
-    return "| " + " | ".join(texts) + " |"
+def covered(rows: Sequence[TaskRow]) -> str:
+    """How many tasks and samples there are, and on what they were judged, in one line."""
+    tasks = len({row.row.task_key for row in rows})
+    samples = "" if len(rows) == tasks else f", {len(rows)} rows"
+    where = dict.fromkeys(
+        f"{row.row.condition.gpu}, {row.row.versions or 'versions unknown'}, {row.row.condition.rules.value} rules"
+        for row in rows
+        if row.row.condition
+    )
+    return f"{tasks} task{'' if tasks == 1 else 's'}{samples}; {'; '.join(where) or 'nothing judged'}"
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
 def _plain(text: str) -> str:

@@ -32,7 +32,7 @@ from warpsmith.store.segments import (
 )
 from warpsmith.types import Episode, Status, Submission, Turn, Verdict, sha256_hex
 
-_NOT_KEY = {"versions", "started_at"}
+_NOT_KEY = {"versions", "started_at", "pins"}
 
 
 class RunReader:
@@ -60,6 +60,14 @@ class RunReader:
     def turns(self, episode_id: str | None = None) -> tuple[Turn, ...]:
         """Turns in the order in which they were appended: of one episode, or of all."""
         return tuple(t.turn for t in self._turns if episode_id is None or t.episode_id == episode_id)
+
+    def turns_by_episode(self) -> tuple[tuple[str, Turn], ...]:
+        """Every turn in order, with the id of its episode."""
+        return tuple((line.episode_id, line.turn) for line in self._turns)
+
+    def sessions(self) -> tuple[Manifest, ...]:
+        """The manifest of each process that wrote, in order: with what, and on what, it ran."""
+        return tuple(self._sessions)
 
     def episodes(self) -> tuple[Episode, ...]:
         """Finished episodes in order; one put again under the same id stands once, in its latest form."""
@@ -102,6 +110,7 @@ class RunReader:
     def _clear(self) -> None:
         self._manifest: Manifest | None = None
         self._turns: list[TurnLine] = []
+        self._sessions: list[Manifest] = []
         self._episodes: dict[str, Episode] = {}
         self._verdicts: list[VerdictLine] = []
         self._by_hash: dict[str, Verdict] = {}
@@ -144,8 +153,8 @@ class RunReader:
                     self._found[key] = verdict
             case FailureLine():
                 self._failures.append(line)
-            case SessionLine():
-                pass
+            case SessionLine(manifest=manifest):
+                self._sessions.append(manifest)
 
 
 class RunStore(RunReader):

@@ -4,6 +4,7 @@ Every writer starts a segment of its own, so that a line torn by a kill or a ful
 segment for ever: nothing is written behind it, and nothing before it is touched.
 """
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,33 @@ from warpsmith.types import Episode, Record, TaskRef, Turn, Verdict
 from warpsmith.types.base import Device
 
 
+class GpuPin(Record):
+    """A GPU and its state when a process began."""
+
+    name: str
+    uuid: str
+    clock_mhz: int | None = None
+    """Of the multiprocessors, at that moment."""
+    clock_max_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    power_limit_w: float | None = None
+
+
+class Pins(Record):
+    """On what a process ran, and with which code."""
+
+    source: str
+    """Hash of the source that decides a verdict."""
+    commit: str | None = None
+    """Of the checkout that the package ran from; `-dirty` behind it where files differed. None: not a checkout."""
+    torch: str | None = None
+    cuda: str | None = None
+    driver: str | None = None
+    gpus: tuple[GpuPin, ...] = ()
+
+
 class Manifest(Record):
-    """What a run was asked to do. All but `versions` and `started_at` must agree for a run to be resumed."""
+    """What a run was asked to do. All but `versions`, `started_at` and `pins` must agree for a run to be resumed."""
 
     schema_version: int = 1
     command: str
@@ -32,6 +58,18 @@ class Manifest(Record):
     """All tasks of a run over a set, whatever became of them; `task_hash` is then the set's."""
     versions: dict[str, str] = Field(default_factory=dict)
     started_at: str = ""
+    protocol: str = ""
+    """By name, where the run follows one."""
+    variant: str = ""
+    """What was left out, where the run is an ablation."""
+    pins: Pins | None = None
+    """Those of the process that started the run; each session's manifest holds its own."""
+
+    def canonical_json(self) -> str:
+        """As any record's, but that what is not there leaves no trace: older runs keep their key."""
+        added = {"tasks": (), "protocol": "", "variant": "", "pins": None}
+        absent = {name for name, default in added.items() if getattr(self, name) == default}
+        return json.dumps(self.model_dump(mode="json", exclude=absent), sort_keys=True, separators=(",", ":"))
 
 
 class SessionLine(Record):

@@ -3,19 +3,20 @@
   const table = document.getElementById("tasks");
   if (!table) return;
   const body = table.tBodies[0], words = document.getElementById("words"), status = document.getElementById("status");
-  const level = document.getElementById("level"), count = document.getElementById("count");
+  const level = document.getElementById("level"), whose = document.getElementById("whose"), count = document.getElementById("count");
   const filter = () => {
     const wanted = words.value.toLowerCase();
     let shown = 0;
     for (const row of body.rows) {
       const fits = (!wanted || row.textContent.toLowerCase().includes(wanted)) &&
-        (!status.value || row.dataset.status === status.value) && (!level.value || row.dataset.level === level.value);
+        (!status.value || row.dataset.status === status.value) && (!level.value || row.dataset.level === level.value) &&
+        (!whose.value || row.dataset.whose === whose.value);
       row.hidden = !fits;
       shown += fits;
     }
     count.textContent = `${shown} of ${body.rows.length}`;
   };
-  for (const element of [words, status, level]) element.addEventListener("input", filter);
+  for (const element of [words, status, level, whose]) element.addEventListener("input", filter);
   table.tHead.addEventListener("click", (event) => {
     const head = event.target.closest("th");
     if (!head) return;
