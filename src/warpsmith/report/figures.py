@@ -74,21 +74,25 @@ def tables(rows: Sequence[Row], compared: Sequence[Paired] = ()) -> list[Table]:
 def percent(found: Estimate | float | None) -> str:
     """A share in percent, with its interval where there is one."""
     if not isinstance(found, Estimate):
-        return NONE if found is None else f"{100 * found:.4g}"
-    return f"{100 * found.value:.4g}" + _interval(found, lambda end: f"{100 * end:.3g}")
+        return NONE if found is None else f"{100 * found:.1f}"
+    return f"{100 * found.value:.1f}" + _interval(found, lambda end: f"{100 * end:.1f}")
 
 
 def times(found: Estimate | float | None) -> str:
     """A ratio, with its interval where there is one."""
     if not isinstance(found, Estimate):
-        return NONE if found is None else f"{found:.3g}"
-    return f"{found.value:.3g}" + _interval(found, lambda end: f"{end:.3g}")
+        return NONE if found is None else _ratio(found)
+    return _ratio(found.value) + _interval(found, _ratio)
 
 
 def _interval(found: Estimate, shown: Callable[[float], str]) -> str:
     if found.low is None or found.high is None:
         return ""
     return f" [{shown(found.low)}–{shown(found.high)}]"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
 def _number(value: float | None) -> str:
@@ -102,7 +106,8 @@ def _five(found: Summary) -> tuple[str, ...]:
 
 
 def _printed(paper: PublishedRow) -> tuple[str, ...]:
-    return tuple(_number(value) for value in paper.model_dump().values())
+    shares = (paper.pass_pct, paper.faster_eager_pct, paper.faster_compile_pct)
+    return (*(f"{share:.1f}" for share in shares), *map(times, (paper.geomean_eager, paper.geomean_compile)))
 
 
 def _results(rows: Sequence[Row], whole: dict[tuple[str, SpeedupKind], Summary]) -> Table:
@@ -123,7 +128,7 @@ def _results(rows: Sequence[Row], whole: dict[tuple[str, SpeedupKind], Summary])
         words=2,
         note=(
             "Shares are of all tasks that the runs planned, failed and missing ones too; faster is a ratio above 1; "
-            "geometric means are over correct solutions that were timed. In brackets: 95 % bootstrap intervals over "
+            "geometric means are over correct solutions that were timed. With each: its 95 % bootstrap interval over "
             "tasks. – is not measured, which is not 0. The published row is 250 tasks of levels 1–3 on another GPU."
         ),
     )
