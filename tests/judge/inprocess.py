@@ -140,7 +140,7 @@ def judged(root: Path, code: str, submission: str, *, recorded: bool = False, **
         session.admit(code)
         session.correctness(runner)
         if not recorded:
-            session.held_out(runner)
+            session.last_checks(runner)
     except WarpsmithError as error:
         status, detail = status_of(error), str(error)
     finally:

@@ -142,7 +142,7 @@ class Referee:
             if measuring:
                 self._score(candidate, timed, accuracy)
             else:
-                session.held_out(candidate)
+                session.last_checks(candidate)
                 candidate.close()
             session.close_phase()
             return self._conclude(timed, accuracy)
@@ -170,7 +170,7 @@ class Referee:
         session, scoring = self.session, self.scoring
         alive = scoring.known(session, accuracy)
         if not alive:
-            session.held_out(candidate)
+            session.last_checks(candidate)
             candidate.close()
             scoring.measure(session, accuracy)
         if self.settings.interleave and not timed.unstable:
@@ -182,7 +182,7 @@ class Referee:
             for entry in close:
                 scoring.again(session, candidate, entry)
         if alive:
-            session.held_out(candidate)
+            session.last_checks(candidate)
         candidate.close()
 
     def _conclude(self, timed: Samples | None, accuracy: Accuracy | None) -> Verdict:

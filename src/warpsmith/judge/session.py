@@ -14,6 +14,7 @@ from warpsmith.judge.admission import fitness
 from warpsmith.judge.correctness import accuracy
 from warpsmith.judge.correctness.untimed import Checks, Tally
 from warpsmith.judge.correctness.verifier import Call, Verifier
+from warpsmith.judge.evidence import disarmed
 from warpsmith.judge.evidence.gather import Gathered
 from warpsmith.judge.job import JobFolder, RefereeJob
 from warpsmith.judge.reference import weights
@@ -112,9 +113,17 @@ class Session:
             self._too_large_for_sim(error)
             raise
 
-    def held_out(self, runner: RunnerProcess) -> None:
-        """Shapes and layouts that the task never uses: told, never counted. The runner may not survive it."""
+    def last_checks(self, runner: RunnerProcess) -> None:
+        """What the runner may not survive: under the paper's rules its result must need its own launches.
+
+        Then shapes and layouts that the task never uses: told, never counted.
+        """
         self.bench.watch = None
+        if self.settings.rules is Rules.PAPER:
+            found = disarmed.outcome(self.bench, runner, self.settings.call_timeout_s)
+            self.findings.checks += [found] if found is not None else []
+            if found is not None and not found.passed:
+                raise CheatingError(found.detail, check=found.check)
         self.checks.held_out(runner)
 
     def timing(self, runner: RunnerProcess) -> Samples:

@@ -35,7 +35,7 @@ def main() -> int:
         preamble.install()
     place = "cuda" if on_gpu else "cpu"
     model = inside.Runner(None, place)
-    model.take_device({"visible": None})
+    model.take_device({"visible": None}, [])
     init, state = str(share / INIT), str(share / STATE)
     model.load({"kind": "submission", "folder": str(candidate), "seed": seed, "init": init, "state": state})
     model.prepare({})

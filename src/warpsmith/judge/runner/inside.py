@@ -12,7 +12,6 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
@@ -25,7 +24,7 @@ from warpsmith.judge.runner import keyrings, memory, values
 from warpsmith.judge.runner.channel import Channel, ChannelClosed
 from warpsmith.judge.runner.layout import TensorLayout, layout_of, pack
 from warpsmith.judge.timing import modes
-from warpsmith.sim import fill, order
+from warpsmith.sim import fill, page
 from warpsmith.types import BaselineKind
 
 FOREVER_S = 24 * 3600.0
@@ -109,12 +108,16 @@ class Runner:
         self._recorded: dict[str, int] | None = None
         # Bound before the submission is imported, so that replacing torch's attributes changes nothing here.
         self._seed_all = seed_all
-        self._turn = 0
         self._synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
         self._events: list[torch.cuda.Event] = []
 
-    def take_device(self, request: dict) -> dict:
-        """Start CUDA on the GPU that was leased; nothing in this process has touched CUDA before."""
+    def take_device(self, request: dict, fds: list[int]) -> dict:
+        """Start CUDA on the GPU that was leased; nothing in this process has touched CUDA before.
+
+        On the simulator, put the judge's settings where libraries look for them.
+        """
+        for fd in fds[:1]:
+            page.enter(fd)
         if self.device == "cuda":
             if request["visible"] is not None:
                 os.environ["CUDA_VISIBLE_DEVICES"] = request["visible"]
@@ -202,7 +205,6 @@ class Runner:
         """Drop the last outputs, seed what forward may draw, and bring this process's context onto the GPU."""
         self.last = []
         self._seed_all(request["seed"])
-        self._turn += 1
         if self.device == "cuda":
             # While the referee compared, this process waited: its way to the GPU is walked until it is warm again.
             for _ in range(WARM_LAUNCHES):
@@ -214,7 +216,7 @@ class Runner:
     def call(self, request: dict) -> dict:
         """`calls` forwards, each on its own inputs. The referee's clock runs from its request to this reply."""
         forward = self.forward
-        with torch.no_grad(), self._thread_order():
+        with torch.no_grad():
             if self._events:
                 self._events[0].record()
             self.last = [forward(*inputs) for inputs in self.inputs[: request["calls"]]]
@@ -222,15 +224,6 @@ class Runner:
                 self._events[1].record()
         self._synchronize()
         return {}
-
-    def _thread_order(self) -> AbstractContextManager[None]:
-        """On the simulator another order for each call: a kernel that lacks a barrier gives other results in it."""
-        if self.device == "cuda":
-            return nullcontext()
-        return order.using(self._order())
-
-    def _order(self) -> int:
-        return order.ORDERS[self._turn % len(order.ORDERS)]
 
     def null(self, request: dict) -> dict:
         """All that `call` does but the forwards: what the bracket itself costs."""
@@ -250,7 +243,7 @@ class Runner:
         return reply
 
     def zeroed(self, request: dict) -> dict:
-        """On the simulator, a call in which memory that nothing has written holds zeros."""
+        """On the simulator, a call in which what torch allocates holds zeros, as the library's memory does then."""
         with fill.zeros():
             return self.call(request)
 
@@ -266,8 +259,6 @@ class Runner:
             told = {"spec": spec, "tensors": self.exporter.export(tensors)}
             reply = {"same": 1} if told == self._told else dict(told)
             self._told, self._marks = told, marks
-        if self.device != "cuda":
-            reply["order"] = self._order()
         if self._events:
             reply["device_ms"] = self._events[0].elapsed_time(self._events[1])
         return reply
@@ -282,7 +273,6 @@ class Runner:
     def serve(self) -> None:
         """Answer until the referee says exit or is gone."""
         handlers = {
-            "device": self.take_device,
             "load": self.load,
             "weights": self.weights,
             "prepare": self.prepare,
@@ -295,13 +285,15 @@ class Runner:
             "describe": self.describe,
             "evidence": self.evidence,
         }
+        with_descriptors = {"device": self.take_device, "buffers": self.buffers}
         while True:
             request, fds = self.channel.receive(FOREVER_S)
             op = request["op"]
             if op == "exit":
                 return
             try:
-                reply = self.buffers(request, fds) if op == "buffers" else handlers[op](request)
+                given = with_descriptors.get(op)
+                reply = given(request, fds) if given else handlers[op](request)
                 self.channel.send({"ok": op, "nonce": request["nonce"], **reply})
             except Exception as error:  # noqa: BLE001 - whatever a model raises is its answer
                 self.channel.send({"nonce": request["nonce"], **failure(op, error)})

@@ -24,6 +24,7 @@ from warpsmith.judge.runner.channel import (
     encode,
 )
 from warpsmith.sandbox.process import ProcessEnd, Tree
+from warpsmith.sim.page import Page
 from warpsmith.types import Device
 from warpsmith.types.protocols import Sandbox, SandboxSpec
 
@@ -63,6 +64,9 @@ class Request:
 class RunnerProcess:
     """One runner. Every answer that is not the expected one raises an error that names whose fault it is."""
 
+    page: Page | None = None
+    """On the simulator, what its library's launches are to do: written here, and only read there."""
+
     def __init__(self, spec: RunnerSpec, sandbox: Sandbox, cwd: Path):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (ours, theirs):
@@ -83,6 +87,7 @@ class RunnerProcess:
             "PYTHONDONTWRITEBYTECODE": "1",
             **dict(spec.environment),
         }
+        self.page = Page() if spec.device is Device.SIM else None
         self.name = spec.name
         self.device = spec.device
         self._tree = Tree(
@@ -111,7 +116,7 @@ class RunnerProcess:
         if self._device_request is None:
             visible = os.environ.get("CUDA_VISIBLE_DEVICES") if self.device is Device.CUDA else None
             self._device_request = self.request("device", visible=visible)
-            self._send(self._device_request.data, ())
+            self._send(self._device_request.data, (self.page.fd,) if self.page else ())
 
     def await_ready(self) -> None:
         """Wait until the runner has started and holds its GPU."""
@@ -166,6 +171,9 @@ class RunnerProcess:
         self.closed = True
         self._tree.kill_tree()
         self._channel.close()
+        if self.page is not None:
+            self.page.close()
+            self.page = None
 
     def log_tail(self) -> str:
         """The end of what the runner printed."""

@@ -19,6 +19,7 @@ from warpsmith.judge.evidence.gather import Gathered
 from warpsmith.judge.runner.exchange import InputBuffers, OutputReader, RunnerRoom, set_bytes
 from warpsmith.judge.runner.process import Request, RunnerProcess
 from warpsmith.judge.timing.clock import MAX_CALLS, calls_per_bracket, early_ms, late_ms
+from warpsmith.sim import order
 
 PROBED_CALLS = 8
 VERIFIED_CALLS = 8
@@ -59,6 +60,8 @@ class Bracket:
     answer: dict
     describing_ms: float
     """What naming the outputs took."""
+    order: int = order.FORWARD
+    """On the simulator, the order of its kernels' threads."""
 
 
 class Bench:
@@ -95,14 +98,20 @@ class Bench:
         calls: int = 1,
         call: Call | None = None,
         sparing: bool = False,
+        disarmed: bool = False,
     ) -> Bracket:
         """One bracket, of `call` where that is given. All of them look the same to the runner, and are verified.
 
-        With `sparing`, where the last comparison took long, a secret third of them is. Raises the errors of
-        RunnerProcess, and WrongResultError where an input was changed.
+        With `sparing`, where the last comparison took long, a secret third of them is. With `disarmed`, for a runner
+        with a page, nothing that it launches runs. Raises the errors of RunnerProcess, and WrongResultError where an
+        input was changed.
         """
         wanted = [call or self.fresh() for _ in range(calls)]
         lane = self._lay(runner, wanted)
+        # Another for each call: a kernel that lacks a barrier gives other results in it.
+        threads = order.ORDERS[self._turn % len(order.ORDERS)]
+        if runner.page is not None:
+            runner.page.set(order=threads, zeroed=op == "zeroed", disarmed=disarmed)
         raw_ms = self._clocked(
             runner, runner.request(op, calls=calls), timeout_s, seed=wanted[0].forward_seed
         )
@@ -129,7 +138,7 @@ class Bench:
         self.verify_s = self.verify_s if spared else time.perf_counter() - since
         outputs.poison(self._turn)
         self._turn += 1
-        return Bracket(raw_ms, calls, outputs.device_ms, tuple(found), answer, describing_ms)
+        return Bracket(raw_ms, calls, outputs.device_ms, tuple(found), answer, describing_ms, threads)
 
     def fresh(self, draw: Draw | None = None, *, paper: bool = True) -> Call:
         """A call on inputs never used before, drawn as the task draws them or by `draw`."""

@@ -70,6 +70,7 @@ cudnnStatus_t convolve(const char* name, const cudnnTensorStruct& x, const void*
                        const void* ws, const cudnnConvolutionStruct& conv, const cudnnTensorStruct& y, Finish finish) {
     if (!fits(x, w, conv, y)) return CUDNN_STATUS_BAD_PARAM;
     if (x.type != w.type) return dnn_unsupported(name, "input and filter of different types");
+    if (disarmed()) return CUDNN_STATUS_SUCCESS;
     with_type(x.type, [&](auto t) {
         using T = typename decltype(t)::type;
         using Number = std::conditional_t<std::is_same_v<T, double>, double, float>;

@@ -81,6 +81,7 @@ std::vector<Number> packed(const Matrix& matrix, int rows, int columns) {
 template <class Number, class After>
 void multiply(int m, int n, int k, Number alpha, const Matrix& a, const Matrix& b, Number beta, const Matrix& c,
               const Matrix& d, After after) {
+    if (disarmed()) return;
     std::vector<Number> left = packed<Number>(a, m, k), right = packed<Number>(b, k, n), sums(n);
     for (int row = 0; row < m; ++row) {
         std::fill(sums.begin(), sums.end(), Number{});
