@@ -47,6 +47,20 @@ class Family(StrEnum):
     OTHER = "other"
 
 
+class Values(StrEnum):
+    """What is known of a tensor's values. Found by probing, never proven."""
+
+    ANY = "any"
+    SIGNED_UNIT = "signed_unit"
+    """Within [-1, 1]."""
+    NONNEGATIVE = "nonnegative"
+    UNIT = "unit"
+    """Within [0, 1]."""
+    POSITIVE = "positive"
+    POSITIVE_UNIT = "positive_unit"
+    """Within (0, 1]."""
+
+
 class Parameter(Record):
     """A number that a call takes, drawn from `choices`.
 
@@ -77,6 +91,8 @@ class Operator(Record):
     name: str
     """Dotted public name, as in the labels of a task: `torch.nn.Conv2d`, `torch.cumsum`."""
     kind: OperatorKind
+    variant: str = ""
+    """Tells templates of one name apart: `depthwise`."""
     family: Family
     library: str
     version: str
@@ -86,13 +102,26 @@ class Operator(Record):
     requires: tuple[str, ...] = ()
     """Conditions over the dimensions and parameters, in the same arithmetic with comparisons: `"d1 % 2 == 0"`."""
     parameters: tuple[Parameter, ...] = ()
+    first: InputTemplate | None = None
+    """The tensor that flows in where it is none that another operator gives (indices): it can only come first."""
     inputs: tuple[InputTemplate, ...] = ()
     """Inputs beside the tensor that flows in; for a block all of its inputs."""
     constructor: str | None = None
     """Python that makes the module, parameters and dimensions in braces: `nn.GroupNorm({groups}, {d1})`."""
     code: str
     """Python of the call: `{x}` is what flows in, `{self}` the module, `{NAME}` an input, parameter, dimension."""
+    takes: Values = Values.ANY
+    """Values that may flow in; others give NaN or infinities."""
+    gives: Values = Values.ANY
+    void_on: tuple[Values, ...] = ()
+    """Values that it hands back unchanged, or makes a constant of."""
+    keeps_values: bool = False
+    """What is known of the values that flow in holds for those that flow out."""
     keeps_shape: bool = False
+    ends: bool = False
+    """Nothing follows it: its output is no floating-point tensor, or too small."""
+    trace: tuple[str, ...] = ()
+    """The aten operators that it calls: equal for two names of one operator."""
     dims_out: tuple[str, ...] | None = None
     """Dimensions that flow out where they are known as expressions, `?` for one that is not; None: nothing known."""
     source: str | None = None
@@ -128,6 +157,8 @@ class LeftOut(StrEnum):
     DATA_DEPENDENT_SHAPE = "data_dependent_shape"
     COMPLEX = "complex"
     NEEDS_GRADIENT = "needs_gradient"
+    DISCONTINUOUS = "discontinuous"
+    """It jumps: an honest computation that rounds otherwise lands elsewhere."""
     IN_PLACE = "in_place"
     """A form that writes to its argument, of an operator that is listed."""
     ALIAS = "alias"
