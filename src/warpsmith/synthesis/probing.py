@@ -18,6 +18,8 @@ from warpsmith.synthesis.tracing import traced
 _DIMS = {2: (16, 64), 3: (4, 32, 64), 4: (2, 16, 16, 32), 5: (2, 8, 8, 8, 8)}
 _OTHER_DIMS = {2: (16, 3), 3: (4, 16, 32), 4: (2, 8, 64, 64)}
 _SEED = 11
+_GROWTH = 64
+"""Outputs may have this many times more elements than what flows in."""
 _STEEP = 400.0
 """A slope above this between neighbouring values is a jump, or as good as one."""
 _TRIED = (
@@ -89,6 +91,16 @@ def probe(template: Template | Operator) -> Probed:
     return Probed(**{**found.__dict__, "ranks": tuple(ranks)})
 
 
+def keeps_shape(template: Template) -> bool:
+    """Whether it runs on the meta device and gives the shape that flows in, at its first rank."""
+    shape = _DIMS[template.ranks[0]]
+    try:
+        y, _ = _Trial(template, shape, dimension_names(shape)).run_meta()
+    except NotUsableError:
+        return False
+    return y.shape == torch.Size(shape)
+
+
 def _at_rank(template: Template | Operator, rank: int) -> Probed:
     reason = NotUsableError(LeftOut.FAILS, "its requirements hold at no size tried")
     for shape in (_DIMS[rank], _OTHER_DIMS.get(rank, _DIMS[rank])):
@@ -113,7 +125,7 @@ class _Trial:
         self.template, self.shape, self.names = template, shape, names
 
     def found(self, rank: int) -> Probed:
-        on_meta, trace = self._run_meta()
+        on_meta, trace = self.run_meta()
         takes, x, y = self._takes()
         if y.shape != on_meta.shape:
             raise NotUsableError(LeftOut.DATA_DEPENDENT_SHAPE)
@@ -186,7 +198,9 @@ class _Trial:
         samples = [sample(takes, self.shape)]
         if takes is Values.ANY and self.template.first is None:
             samples += [samples[0] - 5, samples[0] * 0.1, samples[0] * 5 + 9]
-        results = [self._run(x if self.template.first is None else self._drawn(self.template.first)) for x in samples]
+        results = [
+            self._run(x if self.template.first is None else self._drawn(self.template.first)) for x in samples
+        ]
         return min((narrowest(y) for y in results), key=lambda v: _WIDTH[v])
 
     def _void(self, values: Values) -> bool:
@@ -201,7 +215,11 @@ class _Trial:
         return self.template.first is None and within(self._run(sample(values, self.shape)), values)
 
     def _drawn(self, template: InputTemplate) -> torch.Tensor:
-        shape = self.shape if template.shape == ("same",) else tuple(evaluate(e, self.names) for e in template.shape)
+        shape = (
+            self.shape
+            if template.shape == ("same",)
+            else tuple(evaluate(e, self.names) for e in template.shape)
+        )
         text = template.draw.format(shape=", ".join(map(str, shape)), **self.names)
         return eval(text, namespace())
 
@@ -214,7 +232,8 @@ class _Trial:
         except Exception as error:  # whatever an operator raises, it cannot be used this way
             raise NotUsableError(LeftOut.FAILS, f"{type(error).__name__}: {_first(error)}") from error
 
-    def _run_meta(self) -> tuple[torch.Tensor, tuple[str, ...]]:
+    def run_meta(self) -> tuple[torch.Tensor, tuple[str, ...]]:
+        """Output and aten operators at these sizes; nothing is allocated."""
         with torch.device("meta"):
             x = torch.empty(self.shape) if self.template.first is None else self._drawn(self.template.first)
             call = self._prepared()
@@ -222,6 +241,8 @@ class _Trial:
                 y, trace = traced(lambda: call(x))
             except Exception as error:  # without shape inference it cannot be composed
                 raise NotUsableError(LeftOut.FAILS, f"on the meta device: {_first(error)}") from error
+        if isinstance(y, torch.Tensor) and y.numel() > _GROWTH * max(x.numel(), 1):
+            raise NotUsableError(LeftOut.TOO_LARGE, "its output is far larger than what flows in")
         return self._checked(y), trace.names
 
     def _call(self, x: torch.Tensor) -> torch.Tensor:
