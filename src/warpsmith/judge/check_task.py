@@ -18,7 +18,17 @@ from warpsmith.judge.check import identity
 from warpsmith.judge.machine import describe_machine
 from warpsmith.judge.reference import Reference
 from warpsmith.sim.shrink import MAX_ELEMENTS, MAX_FLOPS, measure, shrink
-from warpsmith.types import CheckSettings, Device, Fitness, Purpose, Task, TaskCheck, TaskEstimate, TaskSource
+from warpsmith.types import (
+    CheckSettings,
+    Device,
+    Fitness,
+    Purpose,
+    Task,
+    TaskCheck,
+    TaskEstimate,
+    TaskSource,
+    Weakness,
+)
 
 SYNTHESIZED_MS = (1.0, 100.0)
 """Eager time that a synthesized task must lie within."""
@@ -51,6 +61,7 @@ def check_task(task: Task, settings: CheckSettings, path: Path, report: Report) 
         check.unsupported = _line(error)
     except TaskError as error:
         check.problems.append(str(error))
+        check.weaknesses.append(Weakness.RAISES)
     except torch.OutOfMemoryError:
         check.unsupported = "the task and its check need more memory than this device has"
     report(check.record())
@@ -79,6 +90,7 @@ class _Check:
     gpu: GpuInfo | None
     problems: list[str] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
+    weaknesses: list[Weakness] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unsupported: str = ""
     checked_hash: str | None = None
@@ -99,11 +111,13 @@ class _Check:
         found = admission.examine(self.reference, self.model)
         self.problems += found.problems
         self.flags += found.flags
+        self.weaknesses += found.weaknesses
         try:
             self._measure(found)
         except TaskRefusedError as error:
             if not self.problems:  # else it has been said in another way
                 self.problems.append(str(error))
+                self.weaknesses.append(Weakness.RAISES)
 
     def _fit_simulator(self) -> Task:
         """The task itself where the simulator can run it, else a smaller one."""
@@ -171,6 +185,7 @@ class _Check:
         self.parameters = len(named)
         if idle:
             self.flags.append(f"{_parameters(idle)} not matter")
+            self.weaknesses.append(Weakness.IDLE_PARAMETER)
         if self.parameters_examined < self.parameters:
             self.notes.append(f"{self.parameters_examined} of {self.parameters} parameters were examined")
 
@@ -196,10 +211,12 @@ class _Check:
             self.notes.append("torch.compile ran out of memory")
         except Exception as error:  # noqa: BLE001  whatever a compiler raises, the task does not run in it
             self.flags.append(f"does not run in torch.compile: {type(error).__name__}: {_first(error)}")
+            self.weaknesses.append(Weakness.NO_COMPILE)
 
     def record(self) -> TaskCheck:
         """The record of what is known now."""
-        problems, flags, notes = self._judged()
+        problems, flags, weaknesses = self._judged()
+        notes = list(self.notes)
         fitness = Fitness.UNFIT if problems else Fitness.FIT
         if self.unsupported and not problems:
             fitness = Fitness.UNSUPPORTED
@@ -209,6 +226,7 @@ class _Check:
             fitness=fitness,
             problems=tuple(problems),
             flags=tuple(flags),
+            weaknesses=tuple(dict.fromkeys(weaknesses)),
             notes=tuple(notes),
             checked_hash=self.checked_hash,
             parameters=self.parameters,
@@ -218,16 +236,17 @@ class _Check:
             seconds=round(time.monotonic() - self._since, 3),
         )
 
-    def _judged(self) -> tuple[list[str], list[str], list[str]]:
-        """Problems, flags and notes as the purpose has them: what is only flagged elsewhere, training refuses."""
-        problems, flags = list(self.problems), list(self.flags)
+    def _judged(self) -> tuple[list[str], list[str], list[Weakness]]:
+        """Problems, flags and their kinds for the purpose: training refuses what is only flagged elsewhere."""
+        problems, flags, kinds = list(self.problems), list(self.flags), list(self.weaknesses)
         eager_ms = self.measured.eager_ms if self.measured else None
         low, high = SYNTHESIZED_MS
         if self.task.source in _SYNTHESIZED and eager_ms is not None and not low <= eager_ms <= high:
             flags.append(f"eager takes {eager_ms:.3g} ms, and {low:g} to {high:g} are wanted")
+            kinds.append(Weakness.OUTSIDE_TIME)
         if self.settings.purpose is Purpose.TRAINING:
             problems, flags = problems + flags, []
-        return problems, flags, list(self.notes)
+        return problems, flags, kinds
 
     def _estimate(self) -> TaskEstimate | None:
         m = self.measured

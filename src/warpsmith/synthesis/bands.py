@@ -9,7 +9,11 @@ _PASS_STEPS = (0.5, 0.2, 0.05)
 
 
 def band_of(
-    operators: int, cost: CostEstimate | None = None, *, fusion_gain: float | None = None, pass_rate: float | None = None
+    operators: int,
+    cost: CostEstimate | None = None,
+    *,
+    fusion_gain: float | None = None,
+    pass_rate: float | None = None,
 ) -> Band:
     """A known pass rate decides; else the number of operators, products in them, and what fusing promises.
 

@@ -60,7 +60,7 @@ class CostModel:
         """The cost of what was seen."""
         floor_ms = (seen.input_bytes + seen.weight_bytes + seen.output_bytes) / self.bytes_per_ms
         products_ms = sum(self._product_ms(call) for call in seen.trace.calls)
-        eager_ms = sum(self._eager_ms(call) for call in seen.trace.calls)
+        eager_ms = self.eager_ms(seen.trace.calls)
         fused_ms = max(floor_ms / BANDWIDTH_SHARE, products_ms) + LAUNCH_MS
         eager_ms = max(eager_ms, fused_ms)
         return CostEstimate(
@@ -68,6 +68,10 @@ class CostModel:
             fusion_gain=round(eager_ms / fused_ms, 3), headroom=round(eager_ms / max(floor_ms, 1e-6), 3),
             peak_bytes=seen.peak_bytes, flops=seen.trace.flops,
         )  # fmt: skip
+
+    def eager_ms(self, calls: Iterable[Call]) -> float:
+        """Of the calls one after another."""
+        return sum(self._eager_ms(call) for call in calls)
 
     def _product_ms(self, call: Call) -> float:
         rate = self.conv_flops_per_ms if call.name == "aten.convolution" else self.product_flops_per_ms
@@ -114,9 +118,7 @@ def look(code: str) -> Seen:
     if not outputs:
         raise TaskRefusedError("its output has no tensor")
     weights = [*model.parameters(), *model.buffers()]
-    return Seen(
-        trace, tuple(outputs[0].shape), _bytes(tensors_in(inputs)), _bytes(weights), _bytes(outputs)
-    )
+    return Seen(trace, tuple(outputs[0].shape), _bytes(tensors_in(inputs)), _bytes(weights), _bytes(outputs))
 
 
 def imported(code: str) -> ModuleType:

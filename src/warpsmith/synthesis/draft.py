@@ -10,6 +10,7 @@ import torch
 from warpsmith.synthesis.arithmetic import evaluate, names_in, substituted
 from warpsmith.synthesis.probing import dimension_names, namespace
 from warpsmith.synthesis.records import Family, InputTemplate, Operator, OperatorKind, Values
+from warpsmith.synthesis.tracing import Call, Trace, traced
 
 _PLACEHOLDER = re.compile(r"{(\w+)}")
 _ROLES = {
@@ -61,6 +62,8 @@ class Draft:
     conditions: tuple[str, ...] = ()
     """What must go on holding when sizes are scaled."""
     ops: tuple[Operator, ...] = ()
+    calls: tuple[Call, ...] = ()
+    """The aten operators of shape inference, at the sizes that the operators were applied at."""
 
     def apply(self, op: Operator, parameters: Mapping[str, Any]) -> "Draft":
         """Raises DoesNotFitError where the operator does not run on what flows."""
@@ -82,7 +85,9 @@ def begin(op: Operator, shape: tuple[int, ...], values: Values) -> Draft:
         names = dict(zip(("batch_size", "seq_len"), shape, strict=True))
         return Draft(names, shape, tuple(names), values, ())
     roles = _ROLES[len(shape)]
-    if len(shape) == 3 and (op.family in _IMAGE_LIKE or op.name.endswith(("Norm1d", "group_norm", "GroupNorm"))):
+    if len(shape) == 3 and (
+        op.family in _IMAGE_LIKE or op.name.endswith(("Norm1d", "group_norm", "GroupNorm"))
+    ):
         roles = _SIGNAL
     if len(shape) == 4 and op.family is Family.ATTENTION:
         roles = _HEADS
@@ -95,6 +100,7 @@ class _Application:
     draft: Draft
     op: Operator
     parameters: dict[str, Any]
+    trace: Trace = field(default_factory=Trace)
     sizes: dict[str, int] = field(default_factory=dict)
     names: dict[str, Any] = field(default_factory=dict)
     """Numbers by the names of the template."""
@@ -131,7 +137,7 @@ class _Application:
             sizes=self.sizes, shape=shape, symbols=self._symbols_out(shape), values=self._values_out(),
             inputs=tuple(inputs), modules=tuple(modules),
             statements=(*draft.statements, _filled(op.code, {**self.texts, "x": "x"})),
-            constructor_names=frozenset(used), ops=(*draft.ops, op),
+            constructor_names=frozenset(used), ops=(*draft.ops, op), calls=(*draft.calls, *self.trace.calls),
             conditions=(*draft.conditions, *(substituted(c, self._in_sizes()) for c in op.requires)),
         )  # fmt: skip
 
@@ -139,13 +145,19 @@ class _Application:
         """A module-level name for each dimension that the template names."""
         op = self.op
         expressions = [e for t in (*op.inputs, *([op.first] if op.first else [])) for e in t.shape]
-        texts = [op.code, op.constructor or "", *(t.draw for t in (*op.inputs, *([op.first] if op.first else [])))]
+        texts = [
+            op.code,
+            op.constructor or "",
+            *(t.draw for t in (*op.inputs, *([op.first] if op.first else []))),
+        ]
         wanted = {name for text in texts for name in _PLACEHOLDER.findall(text)}
         wanted |= {name for e in expressions if e != "same" for name in names_in(e)}
         wanted |= {name for condition in op.requires for name in names_in(condition)}
         rank, same = len(self.draft.shape), "same" in expressions
         for i in range(rank):
-            if self.symbols[i] is None and (same or f"d{i}" in wanted or (i == rank - 1 and "last" in wanted)):
+            if self.symbols[i] is None and (
+                same or f"d{i}" in wanted or (i == rank - 1 and "last" in wanted)
+            ):
                 role = _ROLES.get(rank, _ROLES[2])[min(i, 4)] if rank in _ROLES else f"size_{i}"
                 self.symbols[i] = self._new_size(f"{role}_out", self.draft.shape[i])
         for i in range(rank):
@@ -179,7 +191,7 @@ class _Application:
                     numbers[template.name] = template.name
                 if self.op.constructor is not None:
                     scope["module"] = eval(self.op.constructor.format(**numbers), scope).eval()
-                y = eval(self.op.code.format(**numbers), scope)
+                y, self.trace = traced(lambda: eval(self.op.code.format(**numbers), scope))
         except Exception as error:  # an operator says so in many ways where it does not fit
             raise DoesNotFitError(str(error)[:200]) from error
         if not isinstance(y, torch.Tensor) or y.numel() < 2:

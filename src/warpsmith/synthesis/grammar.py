@@ -119,7 +119,9 @@ class GrammarComposer:
         return None
 
     def _operator(self, rng: random.Random) -> Operator:
-        weights = {f: w * self._mix.families.get(f, 1.0) for f, w in _FAMILY_WEIGHTS.items() if f in self._by_family}
+        weights = {
+            f: w * self._mix.families.get(f, 1.0) for f, w in _FAMILY_WEIGHTS.items() if f in self._by_family
+        }
         named = self._by_family[_weighted(rng, weights)]
         return rng.choice(named[rng.choice(list(named))])
 
@@ -136,31 +138,32 @@ class GrammarComposer:
                 continue
         return None
 
-    def _sized(self, rng: random.Random, draft: Draft, band: Band | None) -> tuple[Draft, str, CostEstimate] | None:
+    def _sized(
+        self, rng: random.Random, draft: Draft, band: Band | None
+    ) -> tuple[Draft, str, CostEstimate] | None:
         """The draft with its first size scaled until the estimated time is the one drawn."""
         low, high = self._mix.drawn_ms
         wanted = math.exp(rng.uniform(math.log(low), math.log(high)))
-        scaled_name = next(iter(draft.sizes))
-        for _ in range(4):
-            code = draft.render()
+        name = next(iter(draft.sizes))
+        if not draft.calls:
+            return None  # views alone: nothing to compute
+        expected_ms = self._cost.eager_ms(draft.calls)
+        for _ in range(2):
+            scaled = draft.scaled(name, _nice(draft.sizes[name] * wanted / expected_ms))
+            if scaled is None:
+                return None
+            code = scaled.render()
             try:
                 seen = look(code)
             except TaskRefusedError:
                 return None
-            if not seen.trace.calls:
-                return None  # views alone: nothing to compute
             cost = self._cost.estimate(seen)
-            size = draft.sizes[scaled_name]
-            within = wanted / 1.35 <= cost.eager_ms <= wanted * 1.35
-            if within and low <= cost.eager_ms <= high:
+            if low <= cost.eager_ms <= high:
                 fits = cost.peak_bytes <= self._mix.peak_bytes and seen.input_bytes <= self._mix.input_bytes
                 suits = band is None or band_of(len(draft.ops), cost) is band
-                return (draft, code, cost) if fits and suits else None
-            wider = _nice(size * wanted / cost.eager_ms)
-            scaled = draft.scaled(scaled_name, wider) if wider != size else None
-            if scaled is None:
-                return None
-            draft = scaled
+                return (scaled, code, cost) if fits and suits else None
+            # part of the time does not grow with the batch
+            draft, expected_ms = scaled, cost.eager_ms
         return None
 
     def _task(self, index: int, draft: Draft, code: str, cost: CostEstimate) -> ComposedTask:
@@ -193,10 +196,17 @@ def _fits(op: Operator, values: Values) -> bool:
 def _undoes(before: Operator, op: Operator) -> bool:
     """Pairs whose second makes nothing of the first, or leaves a parameter of it without effect."""
     free_of_shift = "InstanceNorm" in op.name or op.variant == "batch_statistics"
-    shifts = before.family in (Family.CONV, Family.LINEAR) or before.name.endswith(("InstanceNorm", "BatchNorm"))
+    shifts = before.family in (Family.CONV, Family.LINEAR) or before.name.endswith(
+        ("InstanceNorm", "BatchNorm")
+    )
     two_softmaxes = before.family is Family.SOFTMAX and op.family is Family.SOFTMAX
     two_shapes = before.family is Family.RESHAPE and op.family is Family.RESHAPE
-    return (free_of_shift and shifts) or two_softmaxes or two_shapes or bool(before.trace and before.trace == op.trace)
+    return (
+        (free_of_shift and shifts)
+        or two_softmaxes
+        or two_shapes
+        or bool(before.trace and before.trace == op.trace)
+    )
 
 
 def _too_small(op: Operator, parameters: dict[str, Any], shape: tuple[int, ...]) -> bool:
