@@ -37,7 +37,8 @@ ESTIMATE_MS = 20.0
 """A timed stretch of calls is about this long."""
 MAX_ESTIMATE_CALLS = 50
 ESTIMATE_STRETCHES = 3
-_SEED = 4242
+SEED = 4242
+"""Of the inputs and forwards that sizes, times and parameters are told from."""
 _SYNTHESIZED = frozenset({TaskSource.SYNTHESIZED, TaskSource.OPS6K})
 _NAMES_SHOWN = 4
 
@@ -107,7 +108,7 @@ class _Check:
         checked = self.task if self.gpu else self._fit_simulator()
         path = self.path.with_name("checked.py")
         self.reference = Reference.load(checked.code, path, "cuda" if self.gpu else "cpu")
-        self.model = self.reference.new_model(_SEED, self.reference.init_args())
+        self.model = self.reference.new_model(SEED, self.reference.init_args())
         found = admission.examine(self.reference, self.model)
         self.problems += found.problems
         self.flags += found.flags
@@ -137,7 +138,7 @@ class _Check:
 
     def _measure(self, found: admission.Admission) -> None:
         """Draws one set of inputs, and uses it for sizes, times and parameters."""
-        self.inputs = self.reference.draw_inputs(_SEED)
+        self.inputs = self.reference.draw_inputs(SEED)
         tensors = values.flatten(self.inputs)[1]
         sizes = [self.reference.read_bytes([t], {}) for t in tensors]
         # What was not shown not to matter is taken to matter.
@@ -148,7 +149,7 @@ class _Check:
         if self.gpu:
             gc.collect()
             torch.cuda.reset_peak_memory_stats()
-        output = self.reference.forward(self.model, self.inputs, seed=_SEED)
+        output = self.reference.forward(self.model, self.inputs, seed=SEED)
         self.measured = _Measured(
             input_bytes=input_bytes,
             matter_bytes=min(input_bytes, matter_bytes),
@@ -173,33 +174,13 @@ class _Check:
             ) from error
 
     def _examine_parameters(self, output: Any) -> None:
-        """Parameters whose values do not matter, one forward each while the budget lasts."""
-        named = list(self.model.named_parameters())
-        idle, begun = [], time.monotonic()
-        for name, parameter in named:
-            if time.monotonic() - begun > PARAMETERS_BUDGET_S:
-                break
-            self.parameters_examined += 1
-            if not self._matters(parameter, output):
-                idle.append(name)
-        self.parameters = len(named)
+        idle, examined = idle_parameters(self.reference, self.model, self.inputs, output)
+        self.parameters, self.parameters_examined = len(list(self.model.parameters())), examined
         if idle:
             self.flags.append(f"{_parameters(idle)} not matter")
             self.weaknesses.append(Weakness.IDLE_PARAMETER)
-        if self.parameters_examined < self.parameters:
-            self.notes.append(f"{self.parameters_examined} of {self.parameters} parameters were examined")
-
-    def _matters(self, parameter: torch.nn.Parameter, output: Any) -> bool:
-        kept = parameter.detach().clone()
-        with torch.no_grad():
-            parameter.copy_(_other_values(kept))
-            try:
-                other = self.reference.forward(self.model, self.inputs, seed=_SEED)
-            except TaskRefusedError:
-                return True  # values that the task cannot take show that they matter
-            finally:
-                parameter.copy_(kept)
-        return not gates.compare(output, other, tolerance=admission.SAME).scale_gate
+        if examined < self.parameters:
+            self.notes.append(f"{examined} of {self.parameters} parameters were examined")
 
     def try_compile(self) -> None:
         """Runs and times torch.compile in its default mode."""
@@ -263,6 +244,42 @@ class _Check:
             peak_bytes=m.peak_bytes, full_size_elements=self.full_size_elements,
             eager_ms=m.eager_ms, compile_ms=m.compile_ms, floor_ms=floor_ms, headroom=headroom,
         )  # fmt: skip
+
+
+def idle_parameters(
+    reference: Reference, model: torch.nn.Module, inputs: list[Any], output: Any
+) -> tuple[list[str], int]:
+    """Names of parameters whose values do not matter, and how many were examined.
+
+    One forward each, on inputs that gave `output` with the seed of checks, while PARAMETERS_BUDGET_S lasts.
+    """
+    idle, examined, begun = [], 0, time.monotonic()
+    for name, parameter in model.named_parameters():
+        if time.monotonic() - begun > PARAMETERS_BUDGET_S:
+            break
+        examined += 1
+        if not _matters(reference, model, inputs, parameter, output):
+            idle.append(name)
+    return idle, examined
+
+
+def _matters(
+    reference: Reference,
+    model: torch.nn.Module,
+    inputs: list[Any],
+    parameter: torch.nn.Parameter,
+    output: Any,
+) -> bool:
+    kept = parameter.detach().clone()
+    with torch.no_grad():
+        parameter.copy_(_other_values(kept))
+        try:
+            other = reference.forward(model, inputs, seed=SEED)
+        except TaskRefusedError:
+            return True  # values that the task cannot take show that they matter
+        finally:
+            parameter.copy_(kept)
+    return not gates.compare(output, other, tolerance=admission.SAME).scale_gate
 
 
 def _first_gpu() -> GpuInfo:
