@@ -1,6 +1,6 @@
 """One task through the gates, cheap ones first, in a process that is meant for it.
 
-On the CPU at sizes that take milliseconds; on a GPU at full size by `judge.admission.check_task`, which also times it.
+On the CPU at sizes that take milliseconds; on a GPU at full size by `admission.check_task`, which also times it.
 """
 
 import time
