@@ -214,3 +214,13 @@ def test_calls_that_a_server_leaves_in_the_text(tmp_path: Path) -> None:
     assert episode.reward and episode.reward.milestone == 1
     shown = llm.asked[1].messages[2]
     assert shown.text == "I write." and [call.name for call in shown.calls] == ["Bash", "Verify"]
+
+
+def test_without_the_loop_one_answer_is_all(tmp_path: Path) -> None:
+    call = json.dumps({"name": "Bash", "arguments": {"command": "touch ran"}})
+    text = f"```python model_new.py\n# good\n```\n<tool_call>{call}</tool_call>"
+    llm = scripted(ScriptedReply(text=text), DONE)
+    episode, entries = play(tmp_path, llm, settings=AgentSettings(loop=False), seed=4)
+    assert (episode.stop, len(episode.turns), len(llm.asked)) == (StopReason.FINISHED, 1, 1)
+    assert episode.policy_settings["loop"] is False and episode.reward and episode.reward.milestone == 1
+    assert llm.asked[0].seed == 4 and not llm.asked[0].tools and not results(entries)

@@ -346,12 +346,12 @@ def test_a_plain_user_gets_a_sandbox_or_a_reason(name):
 
 
 def test_the_table():
-    assert [kind.name for kind in SANDBOXES] == ["namespaces", "bwrap", "none"]
+    assert [kind.name for kind in SANDBOXES] == ["namespaces", "bwrap", "docker", "none"]
     assert by_name("none").name == "none"
     assert best_available().unavailable() is None
-    with pytest.raises(UsageError, match="unknown sandbox 'docker'") as caught:
-        by_name("docker")
-    assert caught.value.hint == "choose one of namespaces, bwrap, none"
+    with pytest.raises(UsageError, match="unknown sandbox 'jail'") as caught:
+        by_name("jail")
+    assert caught.value.hint == "choose one of namespaces, bwrap, docker, none"
 
 
 def test_no_isolation_runs_in_the_folder_with_limits(job):
