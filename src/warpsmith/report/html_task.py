@@ -20,7 +20,8 @@ def task_id(index: int) -> str:
 def task_section(row: TaskRow, index: int) -> str:
     """A closed fold with everything about the task."""
     mark = "good" if row.passed else "bad"
-    said = f'{esc(row.name)} <span class="{mark}">{esc(row.status)}</span> <span class="dim">{esc(row.row.series)}</span>'
+    said = f'{esc(row.name)} <span class="{mark}">{esc(row.status)}</span>'
+    said += f' <span class="dim">{esc(row.row.series)}</span>'
     inside = "".join(_inside(row))
     return f'<details class="task" id="{task_id(index)}"><summary>{said}</summary>{inside}</details>'
 
