@@ -27,15 +27,15 @@ class AgentWorkspace:
     fixed: Mapping[str, str]
 
     @classmethod
-    def lay_out(cls, task: Task, folder: Path) -> "AgentWorkspace":
+    def lay_out(cls, task: Task, folder: Path, *, with_skill: bool = True) -> "AgentWorkspace":
         """Fills a new folder. Raises InfrastructureError where writing fails."""
-        fixed = lay_out(task, folder, more=_given())
+        fixed = lay_out(task, folder, more=_given(with_skill))
         return cls(Workspace(folder), fixed)
 
     @classmethod
-    def open(cls, task: Task, folder: Path) -> "AgentWorkspace":
+    def open(cls, task: Task, folder: Path, *, with_skill: bool = True) -> "AgentWorkspace":
         """A folder that was laid out before, as a model left it."""
-        return cls(Workspace(folder), fixed_files(task, _given()))
+        return cls(Workspace(folder), fixed_files(task, _given(with_skill)))
 
     @property
     def root(self) -> Path:
@@ -107,8 +107,8 @@ def skill() -> Mapping[str, str]:
     }
 
 
-def _given() -> dict[str, str]:
-    return {**skill(), BINDING_PATH: BINDING, REGISTRY_PATH: REGISTRY}
+def _given(with_skill: bool) -> dict[str, str]:
+    return {**(skill() if with_skill else {}), BINDING_PATH: BINDING, REGISTRY_PATH: REGISTRY}
 
 
 def _is_source_folder(name: str) -> bool:

@@ -60,12 +60,12 @@ class AgentPolicy:
         if is_new:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-            workspace = AgentWorkspace.lay_out(env.task, folder)
+            workspace = AgentWorkspace.lay_out(env.task, folder, with_skill=self._settings.skill)
             start = _snapshot(workspace)
             _put_back(env, folder)
             (env.workdir / _START).write_text(start.submission_hash if start else "")
         else:
-            workspace = AgentWorkspace.open(env.task, folder)
+            workspace = AgentWorkspace.open(env.task, folder, with_skill=self._settings.skill)
         service = EnvironmentService(env, sanitizing=self._sanitizing, profiler=self._profiler)
         judged: list[str] = []
         actions = Actions(workspace, service, asked=lambda _, given, found: _note(judged, given, found))
@@ -113,7 +113,7 @@ class AgentPolicy:
         """The first two messages; where the conversation goes on, the answers that it lacks."""
         if len(conversation.messages) < 2:
             tools = "" if self._native else describe_tools(toolbox.specs)
-            text = system_text(env.device, _skill(), tools)
+            text = system_text(env.device, _skill() if self._settings.skill else "", tools)
             for role, said in ((Role.SYSTEM, text), (Role.USER, task_text(env.task, root)))[
                 len(conversation.messages) :
             ]:

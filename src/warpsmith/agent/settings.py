@@ -15,6 +15,8 @@ class AgentSettings(Record):
     """Keep token ids and log-probabilities, where the server tells them."""
     text_tools: bool = False
     """Describe tools in the prompt, though the service knows tools."""
+    skill: bool = True
+    """Give it SKILL.md and the pages that it names, in its folder and its prompt."""
     max_disk_bytes: int = 4 << 30
     max_files: int = 100_000
     max_repeats: int = 6

@@ -61,14 +61,14 @@ class AgentOptions:
     text_tools: bool
     unsafe_local: bool
 
-    def policy(self) -> "Policy":
+    def policy(self, *, skill: bool = True) -> "Policy":
         """Raises UsageError, MissingExtraError and InfrastructureError as `wiring.agent`."""
         from warpsmith.agent.settings import AgentSettings
         from warpsmith.cli import wiring
         from warpsmith.llm import LLMSettings
 
         llm = LLMSettings(endpoint=self.endpoint, price=self.price, native_tools=not self.text_tools)
-        settings = AgentSettings(text_tools=self.text_tools)
+        settings = AgentSettings(text_tools=self.text_tools, skill=skill)
         return wiring.agent(self.model, llm, settings, unsafe_local=self.unsafe_local)
 
 
