@@ -168,6 +168,21 @@ def test_a_waiting_job_gets_the_gpu_once_it_is_free(tmp_path):
     assert waiter_got == [True]
 
 
+def test_a_submitted_job_has_a_result_or_is_cancelled(pool, tmp_path):
+    done = pool.submit(job(tmp_path, "os:listdir"))
+    assert done.result(60).outcome is JobOutcome.COMPLETED and done.done()
+    write_script(tmp_path, "import time; open('here', 'w'); time.sleep(600)")
+    endless = pool.submit(job(tmp_path, SCRIPT, timeout_s=600))
+    until(tmp_path / "here")
+    endless.cancel()
+    assert endless.result(60).outcome is JobOutcome.CANCELLED
+    with lease_gpu([a_gpu(0)], 1, tmp_path / "leases"), lease_gpu([a_gpu(1)], 1, tmp_path / "leases"):
+        waiting = pool.submit(job(tmp_path, "os:listdir", Device.CUDA))
+        waiting.cancel()
+        assert waiting.result(60).outcome is JobOutcome.CANCELLED
+    assert (pool.capacity(Device.CUDA), pool.capacity(Device.SIM)) == (2, 2)
+
+
 def test_at_most_so_many_simulator_jobs_at_a_time(tmp_path):
     pool = LocalPool(Tree, sim_jobs=2)
     script = (

@@ -93,3 +93,34 @@ def test_missing_binary_or_empty(tmp_path: Path) -> None:
         kernelbench.load(tmp_path / "b.jsonl")
     with pytest.raises(TaskUnreadableError, match="holds no level"):
         kernelbench.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("selection", "names"),
+    [
+        ("1,2", ["2_Scale", "10_Shift", "1_Both"]),
+        ("1/3-10", ["10_Shift"]),
+        ("2/1,1/2", ["2_Scale", "1_Both"]),
+        ("1,1/2", ["2_Scale", "10_Shift"]),
+    ],
+)
+def test_several_levels_and_ranges(rows: Path, selection: str, names: list[str]) -> None:
+    assert [task.name for task in load_all(f"kernelbench:{rows}#{selection}")] == names
+
+
+def test_parquet_as_the_hub_has_it_is_the_same_set(rows: Path, tmp_path: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for level in (1, 2):
+        part = [
+            r for line in rows.read_text().splitlines() if line if (r := json.loads(line))["level"] == level
+        ]
+        parquet.write_table(pyarrow.Table.from_pylist(part), folder / f"level_{level}.parquet")
+    assert load_all(f"kernelbench:{folder}") == kernelbench.load(rows)
+    one = folder / "level_2.parquet"
+    assert [task.name for task in load_all(f"kernelbench:{one}")] == ["1_Both"]
+    one.write_bytes(b"no parquet")
+    with pytest.raises(TaskUnreadableError, match="as parquet"):
+        load_all(f"kernelbench:{one}")

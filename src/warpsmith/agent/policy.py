@@ -75,12 +75,12 @@ class AgentPolicy:
         if is_new:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-            workspace = AgentWorkspace.lay_out(env.task, folder, skilled=self._settings.skill)
+            workspace = AgentWorkspace.lay_out(env.task, folder, with_skill=self._settings.skill)
             start = _snapshot(workspace)
             _put_back(env, folder)
             (env.workdir / _START).write_text(start.submission_hash if start else "")
         else:
-            workspace = AgentWorkspace.open(env.task, folder, skilled=self._settings.skill)
+            workspace = AgentWorkspace.open(env.task, folder, with_skill=self._settings.skill)
         service = EnvironmentService(env, sanitizing=self._sanitizing, profiler=self._profiler)
         judged: list[str] = []
         actions = Actions(workspace, service, asked=lambda _, given, found: _note(env, judged, given, found))

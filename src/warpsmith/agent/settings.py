@@ -18,7 +18,7 @@ class AgentSettings(Record):
     trim: bool = True
     """False: a conversation is never shortened, as training wants it; where it no longer fits, the episode ends."""
     skill: bool = True
-    """Show SKILL.md, and lay out its pages."""
+    """Give it SKILL.md and the pages that it names, in its folder and its prompt."""
     loop: bool = True
     """False: one answer in text, without tools or skill; its fenced files are the submission."""
     max_disk_bytes: int = 4 << 30

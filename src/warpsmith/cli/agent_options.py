@@ -65,14 +65,14 @@ class AgentOptions:
     text_tools: bool
     unsafe_local: bool
 
-    def policy(self, device: "Device | None" = None) -> "Policy":
+    def policy(self, device: "Device | None" = None, *, skill: bool = True, loop: bool = True) -> "Policy":
         """Raises UsageError, MissingExtraError and InfrastructureError as `wiring.agent`."""
         from warpsmith.agent.settings import AgentSettings
         from warpsmith.cli import wiring
         from warpsmith.llm import LLMSettings
 
         llm = LLMSettings(endpoint=self.endpoint, price=self.price, native_tools=not self.text_tools)
-        settings = AgentSettings(text_tools=self.text_tools)
+        settings = AgentSettings(text_tools=self.text_tools, skill=skill, loop=loop)
         return wiring.agent(self.model, llm, settings, device=device, unsafe_local=self.unsafe_local)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from warpsmith.cli.options import unknown
-from warpsmith.errors import InfrastructureError, UsageError
+from warpsmith.errors import InfrastructureError
 from warpsmith.types import Device, Phase, Target
 
 if TYPE_CHECKING:
@@ -14,18 +14,20 @@ if TYPE_CHECKING:
     from warpsmith.agent.settings import AgentSettings
     from warpsmith.gpu.devices import GpuInfo
     from warpsmith.llm import LLMSettings
+    from warpsmith.recipes.fleet import Fleet
     from warpsmith.types.protocols import Compiler, GpuPool, Judge, Policy
 
 AUTO = "auto"
+BUILTIN = "builtin"
 
 
 def _builtin() -> "Policy":
-    from warpsmith.optimizer import BuiltinPolicy
+    from warpsmith.recipes import policies
 
-    return BuiltinPolicy()
+    return policies.builtin()
 
 
-POLICIES: dict[str, Callable[[], "Policy"]] = {"builtin": _builtin}
+POLICIES: dict[str, Callable[[], "Policy"]] = {BUILTIN: _builtin}
 """One line a policy that needs no options."""
 AGENT = "agent"
 """The policy that a language model plays."""
@@ -60,21 +62,12 @@ def agent(
 
     Raises UsageError for a missing or unknown model or key, InfrastructureError where nothing isolates its commands.
     """
-    if not model:
-        raise UsageError("the agent needs a model", hint="give --model openai:NAME or anthropic:NAME")
-    from warpsmith.agent.policy import policy_for
-    from warpsmith.llm import connect
-    from warpsmith.sandbox import LocalSandbox, best_available
+    from warpsmith.recipes import policies
 
-    reached = connect(model, llm)
-    sandbox = LocalSandbox() if unsafe_local else best_available()
-    if isinstance(sandbox, LocalSandbox) and not unsafe_local:
-        raise InfrastructureError(
-            "nothing here isolates the commands that a model runs",
-            hint="see warpsmith doctor, or accept the danger with --unsafe-local",
-        )
     sanitizing, profiler = _instruments(device) if device is not None else (None, None)
-    return policy_for(reached, sandbox, settings, sanitizing=sanitizing, profiler=profiler)
+    return policies.agent(
+        model, llm, settings, unsafe_local=unsafe_local, sanitizing=sanitizing, profiler=profiler
+    )
 
 
 def _instruments(device: Device) -> "tuple[Judge | None, Profiler | None]":
@@ -164,3 +157,24 @@ def _local(device: Device, progress: Callable[[Phase, str], None], ahead: bool) 
 
 POOLS: dict[str, Callable[[Device, Callable[[Phase, str], None], bool], Bench]] = {"local": _local}
 """One line a pool."""
+
+
+def policy(word: str, asked: "Callable[[], Policy]", pool: "GpuPool | None") -> "Policy":
+    """The policy of this name; `asked` makes the agent, `pool` is where the built-in one runs a task's own code."""
+    if word == AGENT:
+        return asked()
+    if word == BUILTIN:
+        from warpsmith.recipes import policies
+
+        return policies.builtin(pool)
+    return POLICIES[word]()
+
+
+def _local_fleet(device: Device, jobs: int, told: Callable[[str], None]) -> "Fleet":
+    from warpsmith.recipes.fleet import LocalFleet
+
+    return LocalFleet(device, jobs, told)
+
+
+FLEETS: dict[str, Callable[[Device, int, Callable[[str], None]], "Fleet"]] = {"local": _local_fleet}
+"""One line a pool that judges many submissions at a time."""

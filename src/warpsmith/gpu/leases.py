@@ -29,9 +29,7 @@ def lease_gpu(
     made.
     """
     if not gpus:
-        raise InfrastructureError(
-            "no NVIDIA GPU was found", hint="use --device sim, or see `warpsmith doctor` for what is missing"
-        )
+        raise no_gpu()
     _make(folder)
     deadline = time.monotonic() + timeout_s
     while True:
@@ -46,11 +44,41 @@ def lease_gpu(
         if cancelled():
             raise InfrastructureError("the job was cancelled before a GPU came free")
         if time.monotonic() >= deadline:
-            raise InfrastructureError(
-                f"every GPU is in use by another run; waited {timeout_s:.0f} s",
-                hint="wait until it has ended, or stop it",
-            )
+            raise all_leased(timeout_s)
         time.sleep(_POLL_S)
+
+
+def try_lease(gpu: GpuInfo | None, folder: Path = LEASES) -> tuple[bool, int | None]:
+    """Whether `gpu` can be had now, and what to `release` then; no GPU always can.
+
+    Raises InfrastructureError where the lock cannot be made.
+    """
+    if gpu is None:
+        return True, None
+    _make(folder)
+    lease = _try_lock(folder / f"{gpu.uuid}.lock")
+    return lease is not None, lease
+
+
+def release(lease: int | None) -> None:
+    """Gives a GPU back to the machine's other users."""
+    if lease is not None:
+        os.close(lease)
+
+
+def no_gpu() -> InfrastructureError:
+    """The error where there is none."""
+    return InfrastructureError(
+        "no NVIDIA GPU was found", hint="use --device sim, or see `warpsmith doctor` for what is missing"
+    )
+
+
+def all_leased(timeout_s: float) -> InfrastructureError:
+    """The error where none came free."""
+    return InfrastructureError(
+        f"every GPU is in use by another run; waited {timeout_s:.0f} s",
+        hint="wait until it has ended, or stop it",
+    )
 
 
 def _make(folder: Path) -> None:

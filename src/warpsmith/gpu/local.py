@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -45,6 +46,9 @@ class ProcessEnd(Protocol):
 class ProcessTree(Protocol):
     """A command and everything it starts, as `warpsmith.sandbox.process.Tree` runs it."""
 
+    @property
+    def pid(self) -> int: ...
+
     def wait(self, timeout_s: float | None = None) -> ProcessEnd | None: ...
     def kill_tree(self, *, timed_out: bool = False) -> ProcessEnd: ...
 
@@ -53,7 +57,12 @@ class StartTree(Protocol):
     """Starts a command: `warpsmith.sandbox.process.Tree`."""
 
     def __call__(
-        self, argv: Sequence[str], *, cwd: Path | str | None, env: Mapping[str, str] | None
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | str | None,
+        env: Mapping[str, str] | None,
+        pass_fds: Sequence[int] = (),
     ) -> ProcessTree: ...
 
 
@@ -115,8 +124,62 @@ class StandbyJob:
         self._tree.kill_tree()
 
 
+class SubmittedJob:
+    """A job that a thread of its own runs: a `JobHandle`."""
+
+    def __init__(self, pool: "LocalPool", job: Job):
+        self._pool, self._job = pool, job
+        self._cancelled = threading.Event()
+        self._future: Future[JobResult] = Future()
+        self._tree: ProcessTree | None = None
+        self._one = threading.Lock()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def done(self) -> bool:
+        """Whether there is a result."""
+        return self._future.done()
+
+    def result(self, timeout_s: float | None = None) -> JobResult:
+        """Waits for the result. Raises TimeoutError, and InfrastructureError where no device could be had."""
+        return self._future.result(timeout_s)
+
+    def cancel(self) -> None:
+        """Ends the job wherever it is."""
+        with self._one:
+            self._cancelled.set()
+            tree = self._tree
+        if tree is not None:
+            tree.kill_tree()
+
+    def _work(self) -> None:
+        try:
+            with self._pool.device(self._job.device, cancelled=self._cancelled.is_set) as gpu:
+                result = self._run(gpu)
+        except InfrastructureError as error:
+            if self._cancelled.is_set():
+                self._future.set_result(JobResult(outcome=JobOutcome.CANCELLED))
+            else:
+                self._future.set_exception(error)
+        else:
+            self._future.set_result(result)
+
+    def _run(self, gpu: GpuInfo | None) -> JobResult:
+        with self._one:
+            if self._cancelled.is_set():
+                return JobResult(outcome=JobOutcome.CANCELLED)
+            self._tree = self._pool.spawn(self._job, job_environment(os.environ, gpu))
+        try:
+            result = _result(_finish(self._tree, self._job.timeout_s), gpu)
+        finally:
+            self._tree.kill_tree()
+        is_ours = self._cancelled.is_set() and result.outcome is JobOutcome.CRASHED
+        return result.model_copy(update={"outcome": JobOutcome.CANCELLED}) if is_ours else result
+
+
 class LocalPool:
-    """A `GpuPool` and `DeviceLease` on this machine; `run` may be called from several threads.
+    """A `GpuPool` and `DeviceLease` on this machine, with a fresh process for each job: for commands that run few.
+
+    Methods may be called from several threads.
 
     `start` is `warpsmith.sandbox.process.Tree`, handed in from above. At most `sim_jobs` jobs that need no GPU run
     at a time. `lease_timeout_s` is how long a job waits for a GPU that others hold.
@@ -132,36 +195,51 @@ class LocalPool:
         gpus: Callable[[], Sequence[GpuInfo]] = list_gpus,
     ):
         self._start = start
-        self._slots = threading.BoundedSemaphore(sim_jobs or max(1, (os.cpu_count() or 2) // 2))
+        self._sim_jobs = sim_jobs or max(1, (os.cpu_count() or 2) // 2)
+        self._slots = threading.BoundedSemaphore(self._sim_jobs)
         self._lease_timeout_s = lease_timeout_s
         self._leases = leases
         self._gpus = gpus
+
+    def submit(self, job: Job) -> SubmittedJob:
+        """Starts a job as soon as its device is free."""
+        require_folder(job)
+        return SubmittedJob(self, job)
 
     def run(self, job: Job) -> JobResult:
         """Runs a job to its end or its time limit, its process tree gone when this returns.
 
         Raises InfrastructureError where there is no GPU, none came free, or no process can be started.
         """
-        _require_folder(job)
-        with self.device(job.device) as gpu:
-            tree = self._spawn(job, job_environment(os.environ, gpu))
-            try:
-                return _result(_finish(tree, job.timeout_s), gpu)
-            finally:
-                tree.kill_tree()
+        submitted = self.submit(job)
+        try:
+            return submitted.result()
+        except BaseException:
+            submitted.cancel()
+            raise
+
+    def capacity(self, device: Device) -> int:
+        """How many jobs run at a time."""
+        if device is Device.CUDA:
+            return len(visible_gpus(self._gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")))
+        return self._sim_jobs
+
+    def close(self) -> None:
+        """Nothing stays between jobs."""
 
     def standby(self, job: Job) -> StandbyJob:
         """Starts a job's process up to where it needs its device, holding none. Close it or run it.
 
         Raises InfrastructureError where no process can be started.
         """
-        _require_folder(job)
+        require_folder(job)
         environment = job_environment(os.environ)
         # What it starts in the meantime must not see a GPU that it was not given.
         environment.pop("CUDA_VISIBLE_DEVICES", None)
-        return StandbyJob(self, job, self._spawn(job, environment, STANDBY))
+        return StandbyJob(self, job, self.spawn(job, environment, STANDBY))
 
-    def _spawn(self, job: Job, environment: Mapping[str, str], *more: str) -> ProcessTree:
+    def spawn(self, job: Job, environment: Mapping[str, str], *more: str) -> ProcessTree:
+        """A job's process. Raises InfrastructureError where none can be started."""
         argv = [sys.executable, "-I", "-m", "warpsmith.gpu.job", job.entry, job.folder, *more]
         return self._start(argv, cwd=job.folder, env=environment)
 
@@ -201,7 +279,8 @@ class LocalPool:
                 raise InfrastructureError(f"no slot for a simulator job came free in {timeout_s:.0f} s")
 
 
-def _require_folder(job: Job) -> None:
+def require_folder(job: Job) -> None:
+    """InfrastructureError for a job that has no folder."""
     if not Path(job.folder).is_dir():
         raise InfrastructureError(f"the job folder {job.folder} does not exist")
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from warpsmith.gpu.devices import GpuInfo
+
 CLOCK_CHANGE = 0.05
 """Relative change of the SM clock that disturbs a measurement: as much as the reward's margin."""
 _SM_CLOCK = 1
@@ -16,6 +18,7 @@ _SLOWED = {
     0x40: "thermal slowdown by the hardware", 0x80: "external power brake",
 }  # fmt: skip
 """Reasons for lower clocks, as `nvml.h` numbers them, that lie outside the work (a power cap does not)."""
+_STUCK_PCT = 50
 _MAX_ANCESTORS = 64
 _LOOK_BACK_US = 1_000_000
 """How far back a process's work on the GPU counts; the driver samples it several times a second."""
@@ -125,6 +128,40 @@ def probe_of(uuid: str) -> GpuProbe | None:
         return GpuProbe(pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid))
     except pynvml.NVMLError:
         return None
+
+
+def stuck(gpu: GpuInfo, *, looks: int = 6, pause_s: float = 0.5, nvml: Any = None) -> str:
+    """One line where the GPU is at work all the while though no process is on it; empty where nothing is known.
+
+    To be asked when nothing of ours is on the GPU. The driver's figure of use lags by up to a second, so it is read
+    until it falls, `looks` times at most.
+    """
+    try:
+        if nvml is None:
+            import pynvml as nvml
+        nvml.nvmlInit()
+    except (ImportError, getattr(nvml, "NVMLError", ImportError)):
+        return ""
+    try:
+        handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+        for look in range(looks):
+            if look:
+                time.sleep(pause_s)
+            if nvml.nvmlDeviceGetComputeRunningProcesses(handle):
+                return ""
+            busy_pct = nvml.nvmlDeviceGetUtilizationRates(handle).gpu
+            if busy_pct < _STUCK_PCT:
+                return ""
+    except nvml.NVMLError as error:
+        return f"the driver does not answer for it: {error}" if _is_lost(nvml, error) else ""
+    finally:
+        nvml.nvmlShutdown()
+    return f"it is {busy_pct} % busy though no process is on it"
+
+
+def _is_lost(nvml: Any, error: Exception) -> bool:
+    lost = getattr(nvml, "NVMLError_GpuIsLost", ())
+    return bool(lost) and isinstance(error, lost)
 
 
 def _foreign(pids: frozenset[int] | None, busy: frozenset[int] | None) -> frozenset[int] | None:

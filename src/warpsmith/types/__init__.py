@@ -12,7 +12,7 @@ from warpsmith.types.check import (
 from warpsmith.types.compile import CompileResult, CompileStatus, KernelResources, Target
 from warpsmith.types.episode import Episode, StopReason, Turn
 from warpsmith.types.evidence import Evidence, KernelKind, KernelSeen, OperatorSource
-from warpsmith.types.job import Job, JobOutcome, JobResult
+from warpsmith.types.job import Attempt, Job, JobOutcome, JobResult
 from warpsmith.types.kernel_profile import KernelProfile, ProfileReport, Stall
 from warpsmith.types.pins import GpuPin, Pins
 from warpsmith.types.reward import Reward
@@ -47,6 +47,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "STATUS_TABLE",
     "Accuracy",
+    "Attempt",
     "BaselineKind",
     "Bound",
     "ByteFloor",

@@ -76,12 +76,46 @@ class Standby(Protocol):
     def close(self) -> None: ...
 
 
+class JobHandle(Protocol):
+    """A job that was submitted to a pool."""
+
+    def done(self) -> bool: ...
+
+    def result(self, timeout_s: float | None = None) -> JobResult:
+        """Waits for the result. Raises TimeoutError, and InfrastructureError where no device could be had."""
+        ...
+
+    def cancel(self) -> None:
+        """Ends the job wherever it is; its result says so, unless it had ended before."""
+        ...
+
+
 class GpuPool(Protocol):
-    """Runs jobs, one at a time on a device."""
+    """Runs jobs, one at a time on a device; all methods may be called from any thread.
 
-    def run(self, job: Job) -> JobResult: ...
+    A pool elsewhere has a copy of the job's folder made there and brings what the job wrote back, so a job gets all
+    its files before it is submitted. Only a job that stands by may be given more later, in the same folder.
+    """
 
-    def standby(self, job: Job) -> Standby: ...
+    def submit(self, job: Job) -> JobHandle:
+        """Queues a job. Raises InfrastructureError where it could never run."""
+        ...
+
+    def run(self, job: Job) -> JobResult:
+        """`submit` and `result` in one."""
+        ...
+
+    def standby(self, job: Job) -> Standby:
+        """Starts a job's first stage, which needs no device and holds none."""
+        ...
+
+    def capacity(self, device: Device) -> int:
+        """How many jobs run at a time."""
+        ...
+
+    def close(self) -> None:
+        """Cancels all jobs; all that was started is gone when this returns."""
+        ...
 
 
 class Environment(Protocol):

@@ -1,0 +1,104 @@
+"""What judges many submissions at a time: workers that stay, shared by the threads of one run."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+from warpsmith.errors import InfrastructureError
+from warpsmith.types import Device, Target
+
+if TYPE_CHECKING:
+    from warpsmith.judge.service import LocalJudge
+    from warpsmith.types.protocols import Compiler, GpuPool, Judge
+
+WARM = ("warpsmith.judge.session", "warpsmith.optimizer.worker")
+"""What workers load before their first job."""
+
+
+@dataclass(frozen=True)
+class Station:
+    """What one thread judges with."""
+
+    judge: "Judge"
+    compiler: "Compiler"
+    target: Target
+
+
+class Fleet(Protocol):
+    """Leaving the `with` block ends all that was started. `pool`: where a policy may run jobs of its own."""
+
+    pool: "GpuPool | None"
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def station(self) -> Station:
+        """One for each thread."""
+        ...
+
+    def stop(self) -> None:
+        """Ends what runs; whoever waits for it gets an InfrastructureError."""
+        ...
+
+
+class LocalFleet:
+    """Workers of this machine: one a GPU, or `jobs` on the simulator. `told` hears of devices that fail.
+
+    Raises InfrastructureError where there is no GPU.
+    """
+
+    def __init__(self, device: Device, jobs: int, told: Callable[[str], None] = lambda line: None):
+        from warpsmith.compile import LocalCompiler
+        from warpsmith.gpu.pool import WorkerPool
+        from warpsmith.gpu.warm import WarmWorker
+        from warpsmith.sandbox import best_available
+        from warpsmith.sandbox.process import Tree
+
+        self._target = Target(device=device, arch=_arch() if device is Device.CUDA else "")
+        self._compiler, self._sandbox = LocalCompiler(), best_available()
+        self.pool = WorkerPool(lambda: WarmWorker(Tree, WARM), sim_jobs=jobs, told=told)
+        self._judges: list[LocalJudge] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        for judge in self._judges:
+            judge.close()
+
+    def station(self) -> Station:
+        """A judge of its own on the shared pool and compiler."""
+        from warpsmith.judge.repeating import RepeatingJudge
+        from warpsmith.judge.service import LocalJudge
+
+        judge = LocalJudge(self.pool, self._compiler, self._sandbox, arch=self._target.arch, ahead=True)
+        self._judges.append(judge)
+        return Station(RepeatingJudge(judge, self.pool.renew), self._compiler, self._target)
+
+    def stop(self) -> None:
+        """Ends the pool."""
+        self.pool.close()
+
+
+def default_jobs(device: Device) -> int:
+    """Episodes at a time: on GPUs three for each, so that one judges while others compile or think."""
+    if device is Device.SIM:
+        return max(1, (os.cpu_count() or 2) // 2)
+    return 3 * max(1, len(_gpus()))
+
+
+def _arch() -> str:
+    gpus = _gpus()
+    if not gpus:
+        raise InfrastructureError("no NVIDIA GPU was found", hint="use --device sim, or see warpsmith doctor")
+    return gpus[0].arch
+
+
+def _gpus() -> tuple:
+    from warpsmith.gpu.devices import list_gpus
+    from warpsmith.gpu.local import visible_gpus
+
+    return visible_gpus(list_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES"))

@@ -1,0 +1,163 @@
+"""`warpsmith bench` as a process, with a scripted policy and judge: resuming, budgets, one writer, what is told."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.cli.test_commands import TASK, Shell
+
+from warpsmith.cli.app import run
+from warpsmith.store import RunReader
+
+COMMON = ("--device", "sim", "--full-size", "--policy", "scripted", "--out", "run", "--json")
+NAMES = ("a", "b", "c", "d")
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    (tmp_path / "set").mkdir()
+    for number, name in enumerate(NAMES):
+        (tmp_path / "set" / f"{name}.py").write_text(TASK.replace("x + 1", f"x + {number}"))
+    return Shell(tmp_path)
+
+
+def bench(shell: Shell, *more: str, **extra: str) -> subprocess.CompletedProcess[str]:
+    return shell.run("bench", "--tasks", "set", *COMMON, *more, **extra)
+
+
+def test_a_whole_run(shell: Shell) -> None:
+    done = bench(shell, "--samples", "2", "--jobs", "2")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert {key: answer[key] for key in ("tasks", "samples", "episodes", "passed", "open", "lost", "ending")} == {
+        "tasks": 4, "samples": 2, "episodes": 8, "passed": 8, "open": 0, "lost": [], "ending": "done",
+    }  # fmt: skip
+    assert "8 episodes to go" in done.stderr and "passed 8/8" in done.stderr
+    manifest = RunReader(shell.folder / "run").manifest
+    assert (manifest.command, manifest.protocol, manifest.policy) == ("bench", "matched", "scripted")
+    assert [ref.name for ref in manifest.tasks] == list(NAMES)
+    assert len({ref.task_hash for ref in manifest.tasks}) == 4
+    assert (manifest.settings["samples"], manifest.settings["seed"]) == (2, 0)
+    again = bench(shell, "--samples", "2")
+    assert again.returncode == 0 and json.loads(again.stdout) == answer
+    # two submissions a task judged in the search and the best afresh; a second sample writes the same
+    assert len(shell.judged()) == 4 * 3
+
+
+def test_killed_at_any_time_the_same_command_goes_on_and_pays_no_verdict_twice(shell: Shell) -> None:
+    for kills in range(4):
+        process = shell.start("bench", "--tasks", "set", *COMMON, "--jobs", "2", SECONDS="0.15")
+        deadline, wanted = time.monotonic() + PATIENCE_S, len(lines(shell)) + 2
+        while len(lines(shell)) < min(wanted, 11) and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(0.05 * kills)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=PATIENCE_S)
+    before = RunReader(shell.folder / "run")
+    paid = len(lines(shell))
+    done = bench(shell, "--jobs", "2")
+    assert done.returncode == 0 and json.loads(done.stdout)["passed"] == 4, done.stderr
+    after = RunReader(shell.folder / "run")
+    assert after.verdicts()[: len(before.verdicts())] == before.verdicts()
+    # what was stored when it was killed is not asked again: at most one judgement a thread was under way
+    assert len(lines(shell)) - paid == 12 - len(before.verdicts())
+    questions = Counter((v.task_hash, v.submission_hash) for v in after.verdicts())
+    assert len(after.verdicts()) == 12 and max(questions.values()) == 2
+
+
+def lines(shell: Shell) -> list[str]:
+    return shell.judged() if (shell.folder / "judged").exists() else []
+
+
+def test_ctrl_c_keeps_what_was_done(shell: Shell) -> None:
+    process = shell.start("bench", "--tasks", "set", *COMMON, "--jobs", "2", SECONDS="0.2")
+    deadline = time.monotonic() + PATIENCE_S
+    while len(lines(shell)) < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    printed, errors = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, printed) == (130, "")
+    assert "the same command goes on from there" in errors and "Traceback" not in errors
+    assert RunReader(shell.folder / "run").failures() == ()
+    assert json.loads(bench(shell).stdout)["passed"] == 4
+
+
+def test_lost_tasks_are_listed_with_status_3_and_tried_again(shell: Shell) -> None:
+    lost = bench(shell, LOSE="b")
+    assert lost.returncode == 3
+    answer = json.loads(lost.stdout)
+    assert answer["lost"] == [{"task": "b", "sample": 0, "why": "the worker was lost"}]
+    assert (answer["passed"], answer["open"]) == (3, 1) and "lost b, sample 0" in lost.stderr
+    again = bench(shell)
+    assert again.returncode == 0 and json.loads(again.stdout)["passed"] == 4
+
+
+def test_two_processes_on_one_run_and_another_question_are_refused(shell: Shell) -> None:
+    process = shell.start("bench", "--tasks", "set", *COMMON, SECONDS="0.5")
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while not lines(shell):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        second = bench(shell)
+        assert second.returncode == 2 and "is being written to by another process" in second.stderr
+    finally:
+        process.kill()
+        process.communicate(timeout=PATIENCE_S)
+    other = bench(shell, "--seed", "5")
+    assert other.returncode == 2 and "settings.seed was 0, now 5" in other.stderr
+
+
+def test_an_episode_budget(shell: Shell) -> None:
+    part = bench(shell, "--max-episodes", "3")
+    assert part.returncode == 0
+    answer = json.loads(part.stdout)
+    assert (answer["episodes"], answer["open"], answer["ending"]) == (3, 1, "episode budget")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--max-cost", "3"), "--max-cost needs the price of a model"),
+        (("--rules", "paper"), "--rules are the protocol's"),
+        (("--protocol", "mine"), "unknown protocol 'mine'"),
+        (("--variant", "no-such"), "unknown variant 'no-such'"),
+        (("--protocol", "none", "--variant", "no-skill"), "--variant is an ablation of a protocol"),
+        (("--policy", "who"), "unknown policy 'who'"),
+        (("--tasks", "nowhere"), "no such file: nowhere"),
+    ],
+)
+def test_options_that_clash(
+    shell: Shell, more: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(shell.folder / "set")
+    assert run(["bench", "--tasks", place, "--device", "sim", "--out", str(shell.folder / "x"), *more]) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err and len(printed.err.splitlines()) == 1 and printed.out == ""
+    assert not (shell.folder / "x").exists()
+
+
+def test_a_model_that_costs_money_is_not_started_unasked(shell: Shell) -> None:
+    paid = ("--policy", "agent", "--model", "scripted:nothing.json", "--price", "3,15", "--unsafe-local")
+    (shell.folder / "nothing.json").write_text('[{"text": "done"}]')
+    refused = bench(shell, *paid)
+    assert refused.returncode == 2 and "this run may cost money; give --yes or --max-cost" in refused.stderr
+    assert os.listdir(shell.folder / "run" / "segments") == ["000001.jsonl"]
+
+
+def test_for_a_person(shell: Shell) -> None:
+    told = shell.run("bench", "--tasks", "set", *COMMON[:-1], LOSE="d")
+    assert told.stdout.splitlines() == [
+        "3 of 4 episodes: 3 passed",
+        "lost       d, sample 0: the worker was lost",
+        "1 open (done): the same command goes on",
+        "report     warpsmith report run",
+    ]
