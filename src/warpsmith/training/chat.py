@@ -59,6 +59,10 @@ class ChatEncoder:
         told = self._encode(self._after + whole[len(self._wrote) :])
         return told if closed or not self._closed else [self._eos, *told]
 
+    def reply(self, text: str) -> list[int]:
+        """Ids of a reply that is known as text only, closed."""
+        return [*self._encode(text), self._eos]
+
     def text(self, ids: Sequence[int]) -> str:
         """What a reply's ids say, without what ended it; other special tokens stay, since they may mark calls."""
         end = len(ids)
