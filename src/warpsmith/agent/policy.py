@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Generator
 from contextlib import ExitStack
-from importlib import resources
 from pathlib import Path
 
 from warpsmith.agent.actions import Actions, EnvironmentService, Profiler
@@ -12,7 +11,7 @@ from warpsmith.agent.actions_workspace import AgentWorkspace
 from warpsmith.agent.context import ToolContext
 from warpsmith.agent.conversation import Conversation
 from warpsmith.agent.disk import DiskWatch
-from warpsmith.agent.prompt import RESUMED, system_text, task_text
+from warpsmith.agent.prompt import RESUMED, skill, system_text, task_text
 from warpsmith.agent.session import Session
 from warpsmith.agent.settings import AgentSettings
 from warpsmith.agent.text_calls import describe_tools
@@ -113,7 +112,7 @@ class AgentPolicy:
         """The first two messages; where the conversation goes on, the answers that it lacks."""
         if len(conversation.messages) < 2:
             tools = "" if self._native else describe_tools(toolbox.specs)
-            text = system_text(env.device, _skill(), tools)
+            text = system_text(env.device, skill(), tools)
             for role, said in ((Role.SYSTEM, text), (Role.USER, task_text(env.task, root)))[
                 len(conversation.messages) :
             ]:
@@ -181,9 +180,3 @@ def _snapshot(workspace: AgentWorkspace) -> Submission | None:
 def _note(judged: list[str], submission: Submission, found: object) -> None:
     if isinstance(found, Verdict):
         judged.append(submission.submission_hash)
-
-
-def _skill() -> str:
-    """The skill's text without its front matter."""
-    text = (resources.files("warpsmith.agent") / "skill" / "SKILL.md").read_text("utf-8")
-    return text.split("---\n", 2)[2].strip() if text.startswith("---\n") else text

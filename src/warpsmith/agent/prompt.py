@@ -1,5 +1,7 @@
 """What the model is told at the start."""
 
+from functools import cache
+from importlib import resources
 from pathlib import Path
 
 from warpsmith.types import Device, Task, Verdict
@@ -28,6 +30,41 @@ def task_text(task: Task, folder: Path) -> str:
         f"The task is {task.name}. Your folder is {folder}. model.py:\n\n```python\n{task.code.rstrip()}\n```\n\n"
         "Write model_new.py, with kernels beside it, so that ModelNew is correct and as fast as you can make it."
     )
+
+
+_SINGLE = """\
+You write CUDA kernels for a PyTorch model. You answer once: nobody answers questions, and you cannot try anything.
+Define ModelNew in model_new.py: the same results as Model, with the same constructor, parameters and inputs, computed
+by CUDA kernels of your own in kernels/NAME.cu. forward does no arithmetic with PyTorch: it allocates outputs with
+torch.empty and calls your kernels. A wrong result has failed, however fast.
+
+Give every file whole, in a fenced block whose first line says which file it is, as in the example below. Give
+model_new.py and your .cu files, and nothing else."""
+
+
+def single_turn_system(device: Device) -> str:
+    """The system message where the model answers once and calls no tools."""
+    parts = [_SINGLE, _SIM if device is Device.SIM else "", skill_section("A kernel and its call")]
+    return "\n\n".join(part for part in parts if part)
+
+
+def single_turn_task(task: Task) -> str:
+    """The task in full, and what is to come back."""
+    return f"model.py:\n\n```python\n{task.code.rstrip()}\n```\n\nGive kernels/*.cu and model_new.py, whole."
+
+
+@cache
+def skill() -> str:
+    """The skill's text without its front matter."""
+    text = (resources.files("warpsmith.agent") / "skill" / "SKILL.md").read_text("utf-8")
+    return text.split("---\n", 2)[2].strip() if text.startswith("---\n") else text
+
+
+def skill_section(title: str) -> str:
+    """One section of the skill, with its heading. Raises ValueError where it has none of this title."""
+    start = skill().index(f"## {title}\n")
+    end = skill().find("\n## ", start)
+    return skill()[start : end if end >= 0 else None].strip()
 
 
 def best_text(number: int, verdict: Verdict, files: dict[str, str], room_chars: int = 24_000) -> str:

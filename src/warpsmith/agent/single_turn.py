@@ -1,0 +1,65 @@
+"""The policy without a loop: a language model answers once, and the files of its reply are judged."""
+
+from collections.abc import Generator
+
+from pydantic import ValidationError
+
+from warpsmith.agent.prompt import single_turn_system, single_turn_task
+from warpsmith.agent.settings import AgentSettings
+from warpsmith.agent.text_files import read_files
+from warpsmith.errors import ModelReplyError, ModelUnavailableError
+from warpsmith.types import StopReason, Submission, Verdict
+from warpsmith.types.llm import LLM, Finish, Message, Question, Reply, Role
+from warpsmith.types.protocols import Environment, PolicyStep
+
+
+class SingleTurnPolicy:
+    """Asks `llm` once for whole files. It calls no tool and hears no verdict, so it needs no workspace."""
+
+    def __init__(self, llm: LLM, settings: AgentSettings | None = None):
+        self.name = f"single:{llm.name}"
+        self._llm = llm
+        self._settings = settings or AgentSettings()
+
+    def solve(self, env: Environment) -> Generator[PolicyStep, Verdict | None, StopReason | None]:
+        """One step. A reply that an interrupted process had kept is not asked for again."""
+        reply = next((entry.reply for entry in env.journal if entry.reply is not None), None)
+        if reply is None:
+            try:
+                reply = self._ask(env)
+            except ModelUnavailableError:
+                return StopReason.MODEL_UNAVAILABLE
+            except ModelReplyError:
+                return StopReason.MODEL_UNREADABLE
+        submission, note = _submission(reply)
+        yield PolicyStep(note=note, submission=submission, answer=submission, usage=reply.usage)
+        return StopReason.FINISHED
+
+    def _ask(self, env: Environment) -> Reply:
+        messages = [message for entry in env.journal if (message := entry.message) is not None]
+        if not messages:
+            messages = [
+                Message(role=Role.SYSTEM, text=single_turn_system(env.device)),
+                Message(role=Role.USER, text=single_turn_task(env.task)),
+            ]
+            for message in messages:
+                env.keep(0, message)
+        question = Question(
+            messages=tuple(messages),
+            max_output_tokens=self._settings.max_output_tokens,
+            temperature=self._settings.temperature,
+            keep_tokens=self._settings.keep_tokens,
+        )
+        reply = self._llm.complete(question, env.hear)
+        env.keep(0, reply)
+        return reply
+
+
+def _submission(reply: Reply) -> tuple[Submission | None, str]:
+    """The files of the reply, and a line on them; None where they are no submission."""
+    files = read_files(reply.message.text)
+    cut = " (cut at its maximum length)" if reply.finish is Finish.LENGTH else ""
+    try:
+        return Submission(files=files), f"gave {', '.join(sorted(files))}{cut}"
+    except ValidationError as error:
+        return None, f"handed in nothing: {error.errors()[0]['msg']}{cut}"

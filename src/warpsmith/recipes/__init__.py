@@ -1,0 +1,1 @@
+"""Runs as Python functions, over the same pieces as the command line."""
