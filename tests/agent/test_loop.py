@@ -65,6 +65,33 @@ def test_calls_that_fit_nothing_are_answered_and_counted(tmp_path: Path) -> None
     assert "Did you mean Read?" in unknown and "not JSON" in cut and "file_path" in misfit and "x + 1" in fine
 
 
+def test_an_unknown_name_is_answered_with_the_judges_actions_too(tmp_path: Path) -> None:
+    odd = says("", ("verify", {}), ("check", {}))
+    _, entries = play(tmp_path, scripted(odd, DONE))
+    near, far = results(entries)[:2]
+    assert "Did you mean Verify?" in near and "Compile, Verify, Sanitize" in far
+
+
+def test_a_compact_prompt_is_short_and_its_tools_are_the_same(tmp_path: Path) -> None:
+    work = says("", ("Glob", {"pattern": "*.py"}), writes("good"), VERIFY)
+    whole, short = (scripted(ScriptedReply(text=in_text(work)), DONE, native_tools=False) for _ in range(2))
+    play(tmp_path / "whole", whole)
+    settings = AgentSettings(compact=True)
+    episode, entries = play(tmp_path / "short", short, settings=settings)
+    said = short.asked[0].messages[0].text
+    assert len(said) < len(whole.asked[0].messages[0].text) / 3
+    assert "## Write {file_path: string, content: string}" in said and "## Verify {}" in said
+    assert "cuda_extension.scale_silu" in said and "Glob" not in said
+    # what it was not told of answers all the same
+    assert "model_new.py" in results(entries)[0]
+    assert episode.bad_calls == 0 and episode.reward and episode.reward.milestone == 1
+
+
+def in_text(reply: ScriptedReply) -> str:
+    calls = ({"name": call.name, "arguments": call.arguments} for call in reply.calls)
+    return "\n".join(f"<tool_call>{json.dumps(call)}</tool_call>" for call in calls)
+
+
 def test_a_model_that_never_stops_meets_every_budget(tmp_path: Path) -> None:
     turns = [says(f"turn {n}", ("Bash", {"command": f"echo {n}"})) for n in range(8)]
     spent = [

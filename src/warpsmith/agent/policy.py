@@ -11,7 +11,7 @@ from warpsmith.agent.actions_workspace import AgentWorkspace
 from warpsmith.agent.context import ToolContext
 from warpsmith.agent.conversation import Conversation
 from warpsmith.agent.disk import DiskWatch
-from warpsmith.agent.prompt import RESUMED, skill, system_text, task_text
+from warpsmith.agent.prompt import RESUMED, compact_skill, skill, system_text, task_text
 from warpsmith.agent.session import Session
 from warpsmith.agent.settings import AgentSettings
 from warpsmith.agent.text_calls import describe_tools
@@ -79,7 +79,7 @@ class AgentPolicy:
                 )
             )
             desk = stack.enter_context(Desk(actions))
-            toolbox = Toolbox(context, actions, env.device)
+            toolbox = Toolbox(context, actions, env.device, compact=self._settings.compact)
             conversation = Conversation(env)
             self._begin(conversation, env, toolbox, workspace.root)
             session = Session(self._llm, self._settings, env, conversation, toolbox)
@@ -111,8 +111,9 @@ class AgentPolicy:
     def _begin(self, conversation: Conversation, env: Environment, toolbox: Toolbox, root: Path) -> None:
         """The first two messages; where the conversation goes on, the answers that it lacks."""
         if len(conversation.messages) < 2:
-            tools = "" if self._native else describe_tools(toolbox.specs)
-            text = system_text(env.device, skill(), tools)
+            compact = self._settings.compact
+            tools = "" if self._native else describe_tools(toolbox.specs, compact=compact)
+            text = system_text(env.device, compact_skill() if compact else skill(), tools)
             for role, said in ((Role.SYSTEM, text), (Role.USER, task_text(env.task, root)))[
                 len(conversation.messages) :
             ]:

@@ -24,10 +24,15 @@ def system_text(device: Device, skill: str, tools: str) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def task_listing(task: Task) -> str:
+    """The task in full."""
+    return f"The task is {task.name}. model.py:\n\n```python\n{task.code.rstrip()}\n```"
+
+
 def task_text(task: Task, folder: Path) -> str:
     """The first message: the task in full, so that it never has to be read again."""
     return (
-        f"The task is {task.name}. Your folder is {folder}. model.py:\n\n```python\n{task.code.rstrip()}\n```\n\n"
+        f"Your folder is {folder}. {task_listing(task)}\n\n"
         "Write model_new.py, with kernels beside it, so that ModelNew is correct and as fast as you can make it."
     )
 
@@ -50,7 +55,7 @@ def single_turn_system(device: Device) -> str:
 
 def single_turn_task(task: Task) -> str:
     """The task in full, and what is to come back."""
-    return f"model.py:\n\n```python\n{task.code.rstrip()}\n```\n\nGive kernels/*.cu and model_new.py, whole."
+    return f"{task_listing(task)}\n\nGive kernels/*.cu and model_new.py, whole."
 
 
 @cache
@@ -65,6 +70,12 @@ def skill_section(title: str) -> str:
     start = skill().index(f"## {title}\n")
     end = skill().find("\n## ", start)
     return skill()[start : end if end >= 0 else None].strip()
+
+
+def compact_skill() -> str:
+    """What of the skill a small model is shown."""
+    parts = [skill_section("What is allowed"), skill_section("A kernel and its call")]
+    return "\n\n".join([*parts, "SKILL.md and the pages that it names hold more."])
 
 
 def best_text(number: int, verdict: Verdict, files: dict[str, str], room_chars: int = 24_000) -> str:

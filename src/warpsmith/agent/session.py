@@ -89,6 +89,7 @@ class Session:
                 tools=self._tools,
                 max_output_tokens=self._answer_tokens,
                 temperature=self._settings.temperature,
+                seed=self._seed,
                 keep_tokens=self._settings.keep_tokens,
             )
             try:
@@ -108,6 +109,12 @@ class Session:
             self.conversation.hear(reply)
             return reply
         return None
+
+    @property
+    def _seed(self) -> int | None:
+        """Another one each turn: the same noise on like prompts makes like answers."""
+        seed = self._settings.seed
+        return None if seed is None else seed + self.conversation.turn
 
     def _best(self) -> str | None:
         found = self._env.best()

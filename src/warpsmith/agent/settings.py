@@ -11,10 +11,14 @@ class AgentSettings(Record):
     context_tokens: int = Field(131_072, ge=1024)
     max_output_tokens: int = Field(8192, ge=16)
     temperature: float | None = None
+    seed: int | None = None
+    """Of the sampling, where the service takes one; each turn adds its number."""
     keep_tokens: bool = False
     """Keep token ids and log-probabilities, where the server tells them."""
     text_tools: bool = False
     """Describe tools in the prompt, though the service knows tools."""
+    compact: bool = False
+    """A short prompt and few tools, for small models and contexts; the skill lies in the workspace all the same."""
     max_disk_bytes: int = 4 << 30
     max_files: int = 100_000
     max_repeats: int = 6

@@ -17,7 +17,7 @@ class SingleTurnPolicy:
     """Asks `llm` once for whole files. It calls no tool and hears no verdict, so it needs no workspace."""
 
     def __init__(self, llm: LLM, settings: AgentSettings | None = None):
-        self.name = f"single:{llm.name}"
+        self.name = f"single_turn:{llm.name}"
         self._llm = llm
         self._settings = settings or AgentSettings()
 
@@ -28,8 +28,10 @@ class SingleTurnPolicy:
             try:
                 reply = self._ask(env)
             except ModelUnavailableError:
+                # no turn was taken: the same run goes on with this one
                 return StopReason.MODEL_UNAVAILABLE
-            except ModelReplyError:
+            except ModelReplyError as error:
+                yield PolicyStep(note=f"the answer of the model's service cannot be read: {error}")
                 return StopReason.MODEL_UNREADABLE
         submission, note = _submission(reply)
         yield PolicyStep(note=note, submission=submission, answer=submission, usage=reply.usage)
@@ -48,6 +50,7 @@ class SingleTurnPolicy:
             messages=tuple(messages),
             max_output_tokens=self._settings.max_output_tokens,
             temperature=self._settings.temperature,
+            seed=self._settings.seed,
             keep_tokens=self._settings.keep_tokens,
         )
         reply = self._llm.complete(question, env.hear)

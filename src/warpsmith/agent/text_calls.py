@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 
+from warpsmith.agent.tools import signature
 from warpsmith.types.llm import Message, Role, ToolCall, ToolSpec
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -10,10 +11,12 @@ _RESULT = "<tool_response>\n{text}\n</tool_response>"
 _FENCES = ("```tool_call\n", "```json\n")
 
 
-def describe_tools(tools: Sequence[ToolSpec]) -> str:
-    """What the system message says of the tools."""
+def describe_tools(tools: Sequence[ToolSpec], *, compact: bool = False) -> str:
+    """What the system message says of the tools; where `compact`, no more than what each does and takes."""
     listed = "\n\n".join(
-        f"## {tool.name}\n{tool.description}\nArguments (JSON schema): {json.dumps(tool.input_schema)}"
+        f"## {tool.name} {signature(tool.input_schema)}\n{_first(tool.description)}"
+        if compact
+        else f"## {tool.name}\n{tool.description}\nArguments (JSON schema): {json.dumps(tool.input_schema)}"
         for tool in tools
     )
     example = json.dumps({"name": "Read", "arguments": {"file_path": "model.py"}})
@@ -58,6 +61,11 @@ def as_text(messages: Sequence[Message]) -> tuple[Message, ...]:
         else:
             told.append(message.model_copy(update={"calls": ()}))
     return tuple(message.model_copy(update={"call_id": None, "is_error": False}) for message in told)
+
+
+def _first(description: str) -> str:
+    """The first paragraph."""
+    return description.partition("\n\n")[0]
 
 
 def _between(text: str, start: str, end: str) -> list[str]:

@@ -15,6 +15,8 @@ import typer
 from warpsmith import __version__
 from warpsmith.cli.agent_options import (
     AgentOptions,
+    CompactOption,
+    ContextOption,
     EndpointOption,
     MaxCostOption,
     MaxTokensOption,
@@ -68,6 +70,8 @@ def optimize(
     endpoint: EndpointOption = None,
     price: PriceOption = None,
     text_tools: TextToolsOption = False,
+    compact: CompactOption = False,
+    context: ContextOption = None,
     turns: TurnsOption = 200,
     minutes: MinutesOption = 24 * 60.0,
     max_tokens: MaxTokensOption = None,
@@ -86,7 +90,7 @@ def optimize(
     menu = choose(Menu, baselines, "baselines")
     wiring.check_policy(policy)
     limits = agent_limits(turns, minutes, max_tokens, max_cost)
-    asked = AgentOptions(model_name, endpoint, parse_price(price), text_tools, unsafe_local)
+    asked = AgentOptions(model_name, endpoint, parse_price(price), text_tools, unsafe_local, compact, context)
 
     def make() -> "Policy":
         return asked.policy() if policy == wiring.AGENT else wiring.POLICIES[policy]()

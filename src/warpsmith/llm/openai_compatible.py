@@ -79,8 +79,8 @@ class OpenAICompatible:
             ]
         if question.temperature is not None:
             request["temperature"] = question.temperature
-        if self._settings.seed is not None:
-            request["seed"] = self._settings.seed
+        if question.seed is not None:
+            request["seed"] = question.seed
         if question.keep_tokens:
             request["logprobs"] = True
             request["extra_body"] = {"return_token_ids": True}

@@ -40,6 +40,4 @@ class LLMSettings(Record):
     """Longest time that one answer may take; it is cut then."""
     stream: bool = True
     native_tools: bool = True
-    seed: int | None = None
-    """Of the server's sampling, where it knows seeds: the same question is then answered alike."""
     price: Price | None = None

@@ -107,6 +107,8 @@ class Question(Record):
     tools: tuple[ToolSpec, ...] = ()
     max_output_tokens: int = Field(8192, ge=1)
     temperature: float | None = None
+    seed: int | None = None
+    """For the sampling, where the service takes one."""
     keep_tokens: bool = False
     """Ask for token ids and log-probabilities."""
 
