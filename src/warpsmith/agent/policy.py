@@ -14,13 +14,14 @@ from warpsmith.agent.disk import DiskWatch
 from warpsmith.agent.prompt import RESUMED, compact_skill, skill, system_text, task_text
 from warpsmith.agent.session import Session
 from warpsmith.agent.settings import AgentSettings
-from warpsmith.agent.text_calls import describe_tools
+from warpsmith.agent.text_calls import describe_briefly, describe_tools
 from warpsmith.agent.toolbox import Toolbox
 from warpsmith.errors import SubmissionUnreadableError
 from warpsmith.sandbox import python_paths
 from warpsmith.types import StopReason, Submission, Turn, Verdict
 from warpsmith.types.llm import LLM, Message, Role
 from warpsmith.types.protocols import Environment, Judge, PolicyStep, Sandbox
+from warpsmith.workspace.submission import MODEL_FILE
 from warpsmith.workspace.template import environment, needs_own_python
 
 _FOLDER = "workspace"
@@ -70,6 +71,9 @@ class AgentPolicy:
         actions = Actions(workspace, service, asked=lambda _, given, found: _note(judged, given, found))
         with ExitStack() as stack:
             context = stack.enter_context(self._context(workspace))
+            if is_new and not env.past_turns:
+                # the first message says what it holds
+                context.note(MODEL_FILE, (folder / MODEL_FILE).read_bytes())
             disk = stack.enter_context(
                 DiskWatch(
                     workspace.root,
@@ -112,8 +116,9 @@ class AgentPolicy:
         """The first two messages; where the conversation goes on, the answers that it lacks."""
         if len(conversation.messages) < 2:
             compact = self._settings.compact
-            tools = "" if self._native else describe_tools(toolbox.specs, compact=compact)
-            text = system_text(env.device, compact_skill() if compact else skill(), tools)
+            describe = describe_briefly if compact else describe_tools
+            tools = "" if self._native else describe(toolbox.specs)
+            text = system_text(env.device, env.rules, compact_skill() if compact else skill(), tools)
             for role, said in ((Role.SYSTEM, text), (Role.USER, task_text(env.task, root)))[
                 len(conversation.messages) :
             ]:

@@ -4,7 +4,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from warpsmith.types import Device, Task, Verdict
+from warpsmith.types import Device, Rules, Task, Verdict
 
 _SYSTEM = """\
 You write fast CUDA kernels for a PyTorch model. You work by yourself in a folder, with the tools below; nobody
@@ -15,12 +15,22 @@ Work in rounds: read, write, compile, verify, profile, and go on while there is 
 best submission that the judge passed, judged afresh at the end. A submission that gives wrong results has failed,
 however fast. When you are done, answer without calling a tool."""
 
-_SIM = "This machine has no GPU: kernels run in a simulator, which proves results and tells no times."
+_SIM = (
+    "This machine has no GPU: kernels run in a simulator, which proves results and tells no times. Once your own "
+    "kernels pass Verify there is nothing more to gain: say that you are done."
+)
 
 
-def system_text(device: Device, skill: str, tools: str) -> str:
-    """The system message: the work, the skill, and the tools where they are called in text."""
-    parts = [_SYSTEM, _SIM if device is Device.SIM else "", skill, tools]
+_RULES = {
+    Rules.PAPER: "The rules here: forward computes with your own kernels alone. PyTorch operators there (also +, *, "
+    "torch.sum, .float()) are refused; torch.empty and views are fine.",
+    Rules.PRACTICAL: "The rules here: PyTorch operators are allowed in forward beside your own kernels.",
+}
+
+
+def system_text(device: Device, rules: Rules, skill: str, tools: str) -> str:
+    """The system message: the work, the rules, the skill, and the tools where they are called in text."""
+    parts = [_SYSTEM, _RULES[rules], _SIM if device is Device.SIM else "", skill, tools]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -33,23 +43,23 @@ def task_text(task: Task, folder: Path) -> str:
     """The first message: the task in full, so that it never has to be read again."""
     return (
         f"Your folder is {folder}. {task_listing(task)}\n\n"
-        "Write model_new.py, with kernels beside it, so that ModelNew is correct and as fast as you can make it."
+        "model_new.py holds the same class now, under the name ModelNew. Write it anew, with kernels beside it, so "
+        "that ModelNew is correct and as fast as you can make it."
     )
 
 
 _SINGLE = """\
 You write CUDA kernels for a PyTorch model. You answer once: nobody answers questions, and you cannot try anything.
 Define ModelNew in model_new.py: the same results as Model, with the same constructor, parameters and inputs, computed
-by CUDA kernels of your own in kernels/NAME.cu. forward does no arithmetic with PyTorch: it allocates outputs with
-torch.empty and calls your kernels. A wrong result has failed, however fast.
+by CUDA kernels of your own in kernels/NAME.cu. A wrong result has failed, however fast.
 
 Give every file whole, in a fenced block whose first line says which file it is, as in the example below. Give
 model_new.py and your .cu files, and nothing else."""
 
 
-def single_turn_system(device: Device) -> str:
+def single_turn_system(rules: Rules) -> str:
     """The system message where the model answers once and calls no tools."""
-    parts = [_SINGLE, _SIM if device is Device.SIM else "", skill_section("A kernel and its call")]
+    parts = [_SINGLE, _RULES[rules], skill_section("A kernel and its call")]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -101,5 +111,12 @@ LOST_CALL = (
 )
 CUT = "Your answer was cut off at its maximum length. Say less at once: make one call, in smaller pieces."
 EMPTY = "You gave neither text nor a call. Go on with a tool call, or say that you are done."
-NO_ANSWER = "Nothing was judged yet. If you are done, say so again without calling a tool; else go on."
+NO_ANSWER = (
+    "You called no tool, so nothing happened: code in an answer's text is not in your folder, and nothing was judged "
+    "yet. Write the files with calls, then call Verify."
+)
+NO_ANSWER_COMPACT = (
+    "Your answer holds no file and no call, so nothing happened, and nothing was judged yet. Give model_new.py and "
+    "kernels/NAME.cu whole, each in a fenced block whose first line names it."
+)
 REPEATED = "[This is the same call with the same result as before. Do something else.]"

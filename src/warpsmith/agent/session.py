@@ -2,7 +2,7 @@
 
 from warpsmith.agent.base import Answer, ImageBlock
 from warpsmith.agent.conversation import Conversation, Repetition
-from warpsmith.agent.prompt import CUT, EMPTY, NO_ANSWER, REPEATED, best_text
+from warpsmith.agent.prompt import CUT, EMPTY, NO_ANSWER, NO_ANSWER_COMPACT, REPEATED, best_text
 from warpsmith.agent.settings import AgentSettings
 from warpsmith.agent.text_calls import as_text, read_calls
 from warpsmith.agent.toolbox import Toolbox
@@ -102,7 +102,8 @@ class Session:
             if reply.usage.counted:
                 self._window.learn(shown, self._tools, reply.usage.input_tokens)
             if not self._native:
-                found = read_calls(reply.message.text, self.conversation.turn)
+                compact = self._settings.compact
+                found = read_calls(reply.message.text, self.conversation.turn, files=compact)
                 reply = reply.model_copy(
                     update={"message": reply.message.model_copy(update={"calls": found})}
                 )
@@ -145,7 +146,7 @@ class Session:
         if not reply.message.text.strip():
             return self._tell(EMPTY)
         if not any(entry.judged for entry in self._env.journal):
-            return self._tell(NO_ANSWER)
+            return self._tell(NO_ANSWER_COMPACT if self._settings.compact and not self._native else NO_ANSWER)
         return StopReason.FINISHED
 
     def _tell(self, text: str) -> None:

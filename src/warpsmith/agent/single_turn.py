@@ -41,7 +41,7 @@ class SingleTurnPolicy:
         messages = [message for entry in env.journal if (message := entry.message) is not None]
         if not messages:
             messages = [
-                Message(role=Role.SYSTEM, text=single_turn_system(env.device)),
+                Message(role=Role.SYSTEM, text=single_turn_system(env.rules)),
                 Message(role=Role.USER, text=single_turn_task(env.task)),
             ]
             for message in messages:

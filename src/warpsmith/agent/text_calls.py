@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 
+from warpsmith.agent.text_files import read_files
 from warpsmith.agent.tools import signature
 from warpsmith.types.llm import Message, Role, ToolCall, ToolSpec
 
@@ -11,12 +12,10 @@ _RESULT = "<tool_response>\n{text}\n</tool_response>"
 _FENCES = ("```tool_call\n", "```json\n")
 
 
-def describe_tools(tools: Sequence[ToolSpec], *, compact: bool = False) -> str:
-    """What the system message says of the tools; where `compact`, no more than what each does and takes."""
+def describe_tools(tools: Sequence[ToolSpec]) -> str:
+    """What the system message says of the tools."""
     listed = "\n\n".join(
-        f"## {tool.name} {signature(tool.input_schema)}\n{_first(tool.description)}"
-        if compact
-        else f"## {tool.name}\n{tool.description}\nArguments (JSON schema): {json.dumps(tool.input_schema)}"
+        f"## {tool.name}\n{tool.description}\nArguments (JSON schema): {json.dumps(tool.input_schema)}"
         for tool in tools
     )
     example = json.dumps({"name": "Read", "arguments": {"file_path": "model.py"}})
@@ -28,10 +27,29 @@ def describe_tools(tools: Sequence[ToolSpec], *, compact: bool = False) -> str:
     )
 
 
-def read_calls(text: str, turn: int) -> tuple[ToolCall, ...]:
+def describe_briefly(tools: Sequence[ToolSpec]) -> str:
+    """The same in few words: files are given as they are, calls are for all else."""
+    listed = "\n".join(
+        f"- {tool.name} {signature(tool.input_schema)}: {_first(tool.description)}"
+        for tool in tools
+        if tool.name != "Write"
+    )
+    example = json.dumps({"name": "Bash", "arguments": {"command": "ls kernels"}})
+    return (
+        "# How to answer\n\n"
+        "Give every file that you write whole, in a fenced block whose first line names it, as in the example above: "
+        "```cuda file=kernels/NAME.cu and ```python file=model_new.py. The files are written and verified, and the "
+        "next message says what the judge found. Then give the files anew that have to change.\n\n"
+        f"For anything else write a call, one JSON object between {OPEN} and {CLOSE}:\n\n"
+        f"{OPEN}\n{example}\n{CLOSE}\n\n{listed}"
+    )
+
+
+def read_calls(text: str, turn: int, *, files: bool = False) -> tuple[ToolCall, ...]:
     """The calls in a reply. What stands for a call but is no JSON object keeps its text as the arguments.
 
-    Where the reply has no such tags, fenced JSON blocks with `name` and `arguments` count.
+    Where the reply has no such tags, fenced JSON blocks with `name` and `arguments` count; where it has none of these
+    and `files` is set, each file that stands in it is a call of Write, and behind the last one Verify is called.
     """
     blocks = _between(text, OPEN, CLOSE)
     tagged = bool(blocks)
@@ -42,6 +60,12 @@ def read_calls(text: str, turn: int) -> tuple[ToolCall, ...]:
         name, arguments = _read(block)
         if name or tagged:
             calls.append(ToolCall(id=f"text_{turn}_{index}", name=name, arguments=arguments))
+    if not calls and files and (given := read_files(text)):
+        asked = [("Write", json.dumps({"file_path": path, "content": body})) for path, body in given.items()]
+        calls = [
+            ToolCall(id=f"text_{turn}_{index}", name=name, arguments=arguments)
+            for index, (name, arguments) in enumerate([*asked, ("Verify", "{}")])
+        ]
     return tuple(calls)
 
 

@@ -63,9 +63,9 @@ def run_arms(
     """`samples` episodes of each arm on each task, by arm; those already in the store are not run again.
 
     Every task has its nth sample in every arm before any has the next. Raises what `run_episode` raises, with all
-    before it stored; UsageError where the folder holds another run.
+    before it stored; UsageError where the folder holds another run. Arms and samples may be added later.
     """
-    store.open(_manifest(tasks, arms, settings, versions or {}))
+    store.open(_manifest(tasks, settings, versions or {}))
     found: dict[str, list[Episode]] = {arm.name: [] for arm in arms}
     for sample in range(samples):
         for arm in arms:
@@ -149,14 +149,12 @@ class _Sample:
         return self.inner.solve(env)
 
 
-def _manifest(
-    tasks: Sequence[Task], arms: Sequence[Arm], settings: JudgeSettings, versions: dict[str, str]
-) -> Manifest:
+def _manifest(tasks: Sequence[Task], settings: JudgeSettings, versions: dict[str, str]) -> Manifest:
     return Manifest(
         command="arms",
         task_hash=sha256_hex(" ".join(task.task_hash for task in tasks)),
         task_name=f"{len(tasks)} tasks",
-        policy=", ".join(arm.name for arm in arms),
+        policy="arms",
         device=settings.device,
         settings=settings.model_dump(mode="json", exclude={"device"}),
         versions=versions,

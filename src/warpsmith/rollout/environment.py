@@ -40,6 +40,7 @@ class EpisodeEnvironment:
     ) -> None:
         self.task = task
         self.device = settings.device
+        self.rules = settings.rules
         self.workdir = workdir
         self.past_turns = past_turns
         self.judged: dict[str, Verdict] = {}

@@ -89,6 +89,8 @@ class Environment(Protocol):
 
     task: Task
     device: Device
+    rules: Rules
+    """What a submission may use."""
     workdir: Path
 
     def compile(self, submission: Submission) -> CompileResult: ...
