@@ -32,6 +32,9 @@ MODEL = "class ModelNew:\n    pass\n"
         (f"```python model_new.py\n{MODEL}", {}),
         # a fence within a longer one is part of it
         ("````md a/b.py\n```\nx\n```\n````", {"a/b.py": "```\nx\n```\n"}),
+        # a call and a command are no files, whatever they are about
+        ('Now model_new.py:\n```json\n{"name": "Read"}\n```', {}),
+        ("Then run model_new.py:\n```bash\npython model_new.py\n```", {}),
         # a mention in prose far away names nothing
         ("see model.py.\n\nNow a command:\n```bash\npython model.py\n```", {}),
     ],

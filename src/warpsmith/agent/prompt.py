@@ -1,5 +1,6 @@
 """What the model is told at the start."""
 
+import re
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -70,8 +71,9 @@ def single_turn_task(task: Task) -> str:
 
 @cache
 def skill() -> str:
-    """The skill's text without its front matter."""
+    """The skill's text without its front matter, and without the names that its samples have for tests."""
     text = (resources.files("warpsmith.agent") / "skill" / "SKILL.md").read_text("utf-8")
+    text = re.sub(r"^(```\w+ file=\S+) .*$", r"\1", text, flags=re.MULTILINE)
     return text.split("---\n", 2)[2].strip() if text.startswith("---\n") else text
 
 

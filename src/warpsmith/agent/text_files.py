@@ -10,6 +10,8 @@ _PATH = re.compile(
 )
 _COMMENT = re.compile(r"^\s*(?://|#|/\*)\s*(?:file(?:name)?:\s*)?(?P<path>[\w./-]+)\s*(?:\*/)?\s*$", re.I)
 _MAX_LEAD = 160
+_NO_FILES = frozenset({"json", "tool_call", "bash", "sh", "shell", "console", "diff", "text"})
+"""Languages of blocks that are no sources, whatever stands before them."""
 MODEL_FILE = "model_new.py"
 KERNEL_FILE = "kernels/kernel.cu"
 
@@ -32,6 +34,8 @@ def read_files(text: str) -> dict[str, str]:
 def _path(info: str, body: str, before: str) -> str | None:
     if found := _PATH.findall(info):
         return found[-1]
+    if info.strip().lower() in _NO_FILES:
+        return None
     comment = _COMMENT.match(body.partition("\n")[0])
     if comment and _PATH.fullmatch(comment["path"]):
         return comment["path"]
