@@ -35,6 +35,14 @@ def found(text: str, *, files: bool = False) -> list[tuple[str, str]]:
             f'```json\n{READ}\n{{"name": "Write", "arguments": {{"content": "x',
             [READ_CALL, ("Write", '{"name": "Write", "arguments": {"content": "x')],
         ),
+        # without any mark: where it begins a line and has both names
+        (f"I look.\n\n{READ}\n  {VERIFY}", [READ_CALL, ("Verify", "{}")]),
+        (f"Write {READ} to look.", []),
+        ('{"name": "width", "value": 3}\n{"name": "Read", "arguments": "x"}\n{"arguments": {}}\n{', []),
+        (
+            '{"name": "Edit",\n "arguments": {\n"new": {"name": "Read", "arguments": {}}}}',
+            [("Edit", '{"new": {"name": "Read", "arguments": {}}}')],
+        ),
         (f"{OPEN}read it{CLOSE}", [("", "read it")]),
         (f"{OPEN}{CLOSE}", [("", "")]),
         ("```json\n3\n```", []),
