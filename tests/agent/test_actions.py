@@ -217,10 +217,10 @@ def test_the_line_that_the_judge_names_is_shown() -> None:
 
 
 def test_another_interface_says_what_to_add_and_what_to_remove(workspace: AgentWorkspace) -> None:
-    detail = 'interface: Missing key(s) in state_dict: "a"'
+    detail = "interface: ModelNew has parameters or buffers that Model has not: a"
     said = answer(workspace, Action.VERIFY, Status.WRONG, phase=Phase.LOAD, detail=detail)
-    assert "A missing key is a parameter of ModelNew that Model has not: remove it" in said
-    assert "An unexpected key is one of Model's that ModelNew lacks: add it" in said
+    assert "has not: a\nLikely cause: ModelNew is loaded with Model's parameters" in said
+    assert "Remove from __init__ what Model has not" in said
 
 
 def test_kernels_are_explained(workspace: AgentWorkspace) -> None:

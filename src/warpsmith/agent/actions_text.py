@@ -172,9 +172,9 @@ def _why_wrong(verdict: Verdict) -> str:
         )
     if error is None:
         return (
-            "ModelNew is loaded with Model's parameters and must have exactly these, by name and shape. A missing "
-            "key is a parameter of ModelNew that Model has not: remove it. An unexpected key is one of Model's that "
-            "ModelNew lacks: add it. Arguments of forward are no parameters. Compare with model.py."
+            "ModelNew is loaded with Model's parameters and must have exactly these, by name and shape. Remove from "
+            "__init__ what Model has not (what forward is given is no parameter), and add what it has. Compare with "
+            "model.py."
         )
     if not (math.isfinite(error.rel) and math.isfinite(error.max_abs)):
         return (
