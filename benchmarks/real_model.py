@@ -52,7 +52,7 @@ MODEL = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 MODEL_BYTES = 1_117_320_768
 MODEL_SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 CONTEXT_TOKENS = 32_768
-MAX_OUTPUT_TOKENS = 700
+MAX_OUTPUT_TOKENS = 600
 TEMPERATURE = 0.4
 _PART = re.compile(r"/data/part(\d+)\.bin$")
 

@@ -119,7 +119,7 @@ class AgentPolicy:
             describe = describe_briefly if compact else describe_tools
             tools = "" if self._native else describe(toolbox.specs)
             text = system_text(env.device, env.rules, compact_skill() if compact else skill(), tools)
-            for role, said in ((Role.SYSTEM, text), (Role.USER, task_text(env.task, root)))[
+            for role, said in ((Role.SYSTEM, text), (Role.USER, task_text(env.task, root, compact=compact)))[
                 len(conversation.messages) :
             ]:
                 conversation.say(Message(role=role, text=said))

@@ -6,6 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 from warpsmith.types import Device, Rules, Task, Verdict
+from warpsmith.workspace.template import starter
 
 _SYSTEM = """\
 You write fast CUDA kernels for a PyTorch model. You work by yourself in a folder, with the tools below; nobody
@@ -40,12 +41,25 @@ def task_listing(task: Task) -> str:
     return f"The task is {task.name}. model.py:\n\n```python\n{task.code.rstrip()}\n```"
 
 
-def task_text(task: Task, folder: Path) -> str:
-    """The first message: the task in full, so that it never has to be read again."""
+def task_text(task: Task, folder: Path, *, compact: bool = False) -> str:
+    """The first message: the task in full, so that it never has to be read again.
+
+    `compact`: the start of `model_new.py` too. Without it small models take the constructor of the skill's example.
+    """
+    if compact:
+        return f"Your folder is {folder}. {task_listing(task)}\n\n{_start_listing(task)}"
     return (
         f"Your folder is {folder}. {task_listing(task)}\n\n"
         "model_new.py holds the same class now, under the name ModelNew. Write it anew, with kernels beside it, so "
         "that ModelNew is correct and as fast as you can make it."
+    )
+
+
+def _start_listing(task: Task) -> str:
+    return (
+        f"The start of model_new.py:\n\n```python file=model_new.py\n{starter(task.code).rstrip()}\n```\n\n"
+        "Write one kernel for what forward computes, in kernels/NAME.cu. Then give model_new.py with `import "
+        "cuda_extension` added and forward changed to call it. Leave its other imports and __init__ as they are."
     )
 
 
@@ -66,7 +80,7 @@ def single_turn_system(rules: Rules) -> str:
 
 def single_turn_task(task: Task) -> str:
     """The task in full, and what is to come back."""
-    return f"{task_listing(task)}\n\nGive kernels/*.cu and model_new.py, whole."
+    return f"{task_listing(task)}\n\n{_start_listing(task)}"
 
 
 @cache
