@@ -2,9 +2,9 @@
 
 The image is empty: a container sees the same mounts as the other sandboxes show. Docker's client hands on no file
 descriptors, so `docker_wrapper.py` sends them through a socket that it shows to the container, where a few lines of
-Python put them in their places and start the supervisor. The wrapper's death closes the socket, which ends all that
-runs inside; the container's first process holds the output's pipe until then, so whoever waits for the output's end
-waits for that.
+Python, its first process, put them in their places and start the program. The wrapper's death closes the socket, on
+which the first process ends all that runs inside; it holds the output's pipe until that is done, so whoever waits for
+the output's end waits for that.
 """
 
 import json
@@ -21,7 +21,6 @@ from warpsmith.types.protocols import SandboxSpec
 
 IMAGE = "warpsmith-sandbox:1"
 _WRAPPER = Path(__file__).with_name("docker_wrapper.py")
-_SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _TIMEOUT_S = 60.0
 
 
@@ -81,7 +80,7 @@ class DockerSandbox:
             *_mounts([*system_mounts(gpu=spec.gpu), *jobs]),
         ]
         plan = {"run": run, "image": IMAGE, "python": python, "cwd": cwd_inside(spec)}
-        return [python, "-I", "-S", str(_WRAPPER), json.dumps(plan), str(_SUPERVISOR), *argv]
+        return [python, "-I", "-S", str(_WRAPPER), json.dumps(plan), *argv]
 
 
 def _client() -> list[str]:

@@ -1,4 +1,4 @@
-"""Starts a container and hands it this process's descriptors: `docker_wrapper.py PLAN SUPERVISOR ARGV…`.
+"""Starts a container and hands it this process's descriptors: `docker_wrapper.py PLAN ARGV…`.
 
 Ends as the program inside ends; where this process is killed, so is all that runs inside. Only the standard library:
 the script is started with `-I -S` for every command.
@@ -18,9 +18,10 @@ _NO_CONTAINER = 125
 _START_S = 120.0
 _ENV = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent"}
 
-# The first process inside. Its child supervises the program; it keeps the output's pipe open until that has ended.
+# The first process inside, which nothing inside can signal or trace. Its child is the program. Once that has ended,
+# or the wrapper has, it kills all else and waits for it. Only then it lets go of the output.
 _FIRST = """\
-import array, json, os, socket, struct
+import array, ctypes, json, os, select, signal, socket, struct
 control = socket.socket(socket.AF_UNIX)
 control.connect("{folder}/socket")
 def read(size):
@@ -36,21 +37,42 @@ got = array.array("i")
 for _, _, part in more: got.frombytes(part[: len(part) - len(part) % size])
 plan = json.loads(read(struct.unpack("!I", head)[0]))
 top = max([255, *plan["fds"]]) + 1
-moved = [os.dup2(fd, top + at) for at, fd in enumerate([*got, control.fileno(), got[plan["fds"].index(1)]])]
+moved = [os.dup2(fd, top + at, inheritable=False) for at, fd in enumerate([*got, control.fileno()])]
 os.closerange(3, top)
+wake, woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+signal.signal(signal.SIGCHLD, lambda *_: None)
 child = os.fork()
 if child == 0:
+    for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
     for fd, number in zip(moved, plan["fds"]): os.dup2(fd, number)
-    control = moved[-2]
-    for fd in moved[:-2] + moved[-1:]: os.close(fd)
-    os.set_inheritable(control, True)
     os.chdir(plan["cwd"])
-    words = [plan["python"], "-I", "-S", "-c", plan["supervisor"], str(control), "--"]
-    os.execve(plan["python"], [*words, "/bin/sh", "-c", 'exec "$@"', "sh", *plan["argv"]], plan["env"])
-for fd in moved[:-1]: os.close(fd)
+    os.execve("/bin/sh", ["/bin/sh", "-c", 'exec "$@"', "sh", *plan["argv"]], plan["env"])
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+output, control = moved[plan["fds"].index(1)], moved[-1]
 null = os.open(os.devnull, os.O_RDWR)
 for fd in (0, 1, 2): os.dup2(null, fd)
-while os.waitpid(-1, 0)[0] != child: pass
+for fd in moved[:-1]:
+    if fd != output: os.close(fd)
+poller = select.poll()
+for fd in (wake, control): poller.register(fd, select.POLLIN | select.POLLHUP)
+status = None
+while status is None:
+    for fd, _ in poller.poll():
+        if fd == control: status = 9
+        else: os.read(wake, 4096)
+    while True:
+        pid, ended = os.waitpid(-1, os.WNOHANG) if status is None else (0, 0)
+        if pid == child: status = ended
+        if pid in (0, child): break
+try:
+    os.kill(-1, signal.SIGKILL)
+    while True: os.waitpid(-1, 0)
+except OSError:
+    pass
+try: os.write(control, str(status).encode())
+except OSError: pass
 os._exit(0)
 """
 
@@ -58,16 +80,12 @@ os._exit(0)
 def main() -> int:
     """The program's exit code, 128 + signal where one ended it; 125 where no container starts."""
     plan = json.loads(sys.argv[1])
-    with open(sys.argv[2]) as file:
-        supervisor = file.read()
     fds = [0, 1, 2, *sorted(fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > 2 and _inherited(fd))]
     said = {
         "fds": fds,
-        "argv": sys.argv[3:],
+        "argv": sys.argv[2:],
         "env": _environment(),
         "cwd": plan["cwd"],
-        "python": plan["python"],
-        "supervisor": supervisor,
     }
     with tempfile.TemporaryDirectory(prefix="warpsmith-docker-") as folder:
         os.chmod(folder, 0o755)
