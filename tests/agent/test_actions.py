@@ -27,6 +27,7 @@ from warpsmith.types import (
     ErrorStats,
     KernelProfile,
     KernelResources,
+    Phase,
     ProfileReport,
     Stall,
     Status,
@@ -199,6 +200,27 @@ def test_the_sanitizers_finding_names_the_line(workspace: AgentWorkspace) -> Non
     check = CheckOutcome(check="sanitizer", passed=False, detail="kernels/twice.cu:3 in twice: write outside")
     said = answer(workspace, Action.SANITIZE, Status.CRASHED, checks=(check,))
     assert "check sanitizer failed: kernels/twice.cu:3 in twice" in said and ">    3 |     out[1] = 2" in said
+
+
+def test_a_python_error_is_told_from_a_kernels(workspace: AgentWorkspace) -> None:
+    loading = answer(workspace, Action.VERIFY, Status.CRASHED, phase=Phase.LOAD)
+    running = answer(workspace, Action.VERIFY, Status.CRASHED)
+    assert "before any kernel ran" in loading and "illegal address" not in loading
+    assert "Likely cause: an illegal address" in running and "before any kernel" not in running
+
+
+def test_the_line_that_the_judge_names_is_shown() -> None:
+    files = Submission(files={"model_new.py": "import torch\n\nclass ModelNew(nn.Module):\n    pass\n"})
+    shown = list(excerpts("NameError: name 'nn' is not defined (line 3 of model_new.py)", files))
+    assert shown[0] == "model_new.py:" and ">    3 | class ModelNew(nn.Module):" in shown
+    assert list(excerpts("line 9 of model_new.py, line 1 of other.py", files)) == []
+
+
+def test_another_interface_says_what_to_add_and_what_to_remove(workspace: AgentWorkspace) -> None:
+    detail = "interface: ModelNew has parameters or buffers that Model has not: a"
+    said = answer(workspace, Action.VERIFY, Status.WRONG, phase=Phase.LOAD, detail=detail)
+    assert "has not: a\nLikely cause: ModelNew is loaded with Model's parameters" in said
+    assert "Remove from __init__ what Model has not" in said
 
 
 def test_kernels_are_explained(workspace: AgentWorkspace) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.agent.loop import DONE, VERIFY, play, results, says, scripted, writes
 
+from warpsmith.agent.prompt import single_turn_system, system_text
 from warpsmith.agent.settings import AgentSettings
 from warpsmith.llm.scripted import ScriptedCall, ScriptedReply
 from warpsmith.report.transcript import transcript
@@ -18,7 +19,7 @@ from warpsmith.rollout import Limits
 from warpsmith.rollout.journal import journal_path, read_journal
 from warpsmith.sandbox import LocalSandbox
 from warpsmith.store import RunReader
-from warpsmith.types import StopReason
+from warpsmith.types import Device, Rules, StopReason
 from warpsmith.types.llm import Finish, Role, Usage
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +60,78 @@ def test_calls_that_fit_nothing_are_answered_and_counted(tmp_path: Path) -> None
     assert (episode.turns[0].calls, episode.turns[0].bad_calls, episode.bad_calls) == (4, 3, 3)
     unknown, cut, misfit, fine = results(entries)[:4]
     assert "Did you mean Read?" in unknown and "not JSON" in cut and "file_path" in misfit and "x + 1" in fine
+
+
+def test_an_unknown_name_is_answered_with_the_judges_actions_too(tmp_path: Path) -> None:
+    odd = says("", ("verify", {}), ("check", {}))
+    _, entries = play(tmp_path, scripted(odd, DONE))
+    near, far = results(entries)[:2]
+    assert "Did you mean Verify?" in near and "Compile, Verify, Sanitize" in far
+
+
+def test_a_compact_prompt_is_short_and_its_tools_are_the_same(tmp_path: Path) -> None:
+    work = says("", ("Glob", {"pattern": "*.py"}), writes("good"), VERIFY)
+    whole, short = (scripted(ScriptedReply(text=in_text(work)), DONE, native_tools=False) for _ in range(2))
+    play(tmp_path / "whole", whole)
+    settings = AgentSettings(compact=True)
+    episode, entries = play(tmp_path / "short", short, settings=settings)
+    said = short.asked[0].messages[0].text
+    assert len(said) < len(whole.asked[0].messages[0].text) / 3
+    assert "- Edit {file_path: string, old_string: string, " in said and "- Verify {}: " in said
+    assert "cuda_extension.scale_silu" in said and "Glob" not in said
+    # what it was not told of answers all the same
+    assert "model_new.py" in results(entries)[0]
+    assert episode.bad_calls == 0 and episode.reward and episode.reward.milestone == 1
+
+
+def test_files_given_as_they_are_are_written_and_verified(tmp_path: Path) -> None:
+    """Compact: no JSON is needed to hand a file in, not even where one is there."""
+    first = 'Like this:\n```python file=model_new.py\n# bad\n```\n```cuda file=kernels/a.cu\n// "x\\n"\n```'
+    llm = scripted(
+        ScriptedReply(text=first),
+        ScriptedReply(text="```python file=model_new.py\n# good\n```"),
+        DONE,
+        native_tools=False,
+    )
+    episode, entries = play(tmp_path, llm, settings=AgentSettings(compact=True))
+    assert (episode.stop, [turn.calls for turn in episode.turns]) == (StopReason.FINISHED, [3, 2, 0])
+    assert episode.bad_calls == 0 and episode.reward and episode.reward.milestone == 1
+    replaced, made, wrong, again, passed = results(entries)
+    assert replaced.startswith("model_new.py replaced") and made.startswith("kernels/a.cu made")
+    assert "[PASS]" not in wrong and again.startswith("model_new.py replaced") and passed.startswith("[PASS]")
+    run = RunReader(tmp_path)
+    best = run.submission(episode.best_submission_hash or "")
+    assert best and best.files == {"kernels/a.cu": '// "x\\n"\n', "model_new.py": "# good\n"}
+
+
+def test_files_in_text_stay_talk_where_nothing_was_said_of_them(tmp_path: Path) -> None:
+    llm = scripted(ScriptedReply(text="```python file=model_new.py\n# good\n```"), native_tools=False)
+    episode, entries = play(tmp_path, llm)
+    assert (
+        episode.stop is StopReason.FINISHED
+        and not results(entries)
+        and episode.answer_submission_hash is None
+    )
+    told = [e.message.text for e in entries if e.message is not None and e.message.role is Role.USER][1]
+    assert "not in your folder" in told and "If you are done" not in told
+
+
+def test_the_start_may_be_written_over_without_being_read(tmp_path: Path) -> None:
+    """The first message tells what it holds."""
+    good = ("Write", {"file_path": "model_new.py", "content": "# good"})
+    episode, entries = play(tmp_path, scripted(says("", good, VERIFY), DONE))
+    assert episode.reward and episode.reward.milestone == 1
+    assert "model_new.py holds the same class now" in [e.message.text for e in entries if e.message][1]
+
+
+@pytest.mark.parametrize(("rules", "told"), [(Rules.PAPER, "are refused"), (Rules.PRACTICAL, "are allowed")])
+def test_the_model_is_told_the_rules(rules: Rules, told: str) -> None:
+    assert told in system_text(Device.CUDA, rules, "", "") and told in single_turn_system(rules)
+
+
+def in_text(reply: ScriptedReply) -> str:
+    calls = ({"name": call.name, "arguments": call.arguments} for call in reply.calls)
+    return "\n".join(f"<tool_call>{json.dumps(call)}</tool_call>" for call in calls)
 
 
 def test_a_model_that_never_stops_meets_every_budget(tmp_path: Path) -> None:
@@ -214,3 +287,13 @@ def test_calls_that_a_server_leaves_in_the_text(tmp_path: Path) -> None:
     assert episode.reward and episode.reward.milestone == 1
     shown = llm.asked[1].messages[2]
     assert shown.text == "I write." and [call.name for call in shown.calls] == ["Bash", "Verify"]
+
+
+def test_without_the_loop_one_answer_is_all(tmp_path: Path) -> None:
+    call = json.dumps({"name": "Bash", "arguments": {"command": "touch ran"}})
+    text = f"```python model_new.py\n# good\n```\n<tool_call>{call}</tool_call>"
+    llm = scripted(ScriptedReply(text=text), DONE)
+    episode, entries = play(tmp_path, llm, settings=AgentSettings(loop=False), seed=4)
+    assert (episode.stop, len(episode.turns), len(llm.asked)) == (StopReason.FINISHED, 1, 1)
+    assert episode.policy_settings["loop"] is False and episode.reward and episode.reward.milestone == 1
+    assert llm.asked[0].seed == 4 and not llm.asked[0].tools and not results(entries)

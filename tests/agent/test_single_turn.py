@@ -1,41 +1,19 @@
-"""One question, one answer."""
+"""One answer without a loop: its files are judged, whatever it holds the episode is whole."""
 
 from pathlib import Path
 
 import pytest
 from tests.agent.loop import MANIFEST, SETTINGS, TASK, answer
 
-from warpsmith.agent.single_turn import SingleTurnPolicy, read_files
+from warpsmith.agent.single_turn import SingleTurnPolicy
+from warpsmith.errors import ContextFullError
 from warpsmith.llm.scripted import ScriptedLLM, ScriptedReply
 from warpsmith.rollout import run_episode
+from warpsmith.rollout.journal import journal_path, read_journal
 from warpsmith.rollout.scripted import ScriptedCompiler, ScriptedJudge
 from warpsmith.store import RunStore
 from warpsmith.types import Device, Episode, StopReason, Target
-
-TWO = """Here:
-```python model_new.py
-good = 1
-```
-and
-```cpp kernels/add.cu
-__global__ void add() {}
-```
-"""
-
-
-@pytest.mark.parametrize(
-    ("text", "files"),
-    [
-        (TWO, {"model_new.py": "good = 1\n", "kernels/add.cu": "__global__ void add() {}\n"}),
-        ("```python\nx = 1\n```", {"model_new.py": "x = 1\n"}),
-        ("```cuda\nx\n```", {}),
-        ("x = 1", {"model_new.py": "x = 1"}),
-        ("  ", {}),
-        ("```python model_new.py\ncut off", {}),
-    ],
-)
-def test_files_of_an_answer(text: str, files: dict[str, str]) -> None:
-    assert read_files(text) == files
+from warpsmith.types.llm import Finish, Question, Reply
 
 
 def play(folder: Path, llm: ScriptedLLM) -> Episode:
@@ -52,25 +30,60 @@ def play(folder: Path, llm: ScriptedLLM) -> Episode:
         )
 
 
-def test_the_answer_is_judged_and_scored(tmp_path: Path) -> None:
-    llm = ScriptedLLM([ScriptedReply(text=TWO)])
+def test_the_files_of_the_answer_are_judged(tmp_path: Path) -> None:
+    llm = ScriptedLLM(
+        [ScriptedReply(text="```python file=model_new.py\n# good\n```\n```cuda file=kernels/a.cu\n\n```")]
+    )
     episode = play(tmp_path, llm)
-    assert episode.policy == "single_turn:scripted" and len(episode.turns) == 1
-    assert episode.answer_reward is not None and episode.answer_reward.milestone == 1
-    (question,) = llm.asked
-    assert question.tools == () and TASK.code.rstrip() in question.messages[1].text
-    assert play(tmp_path, ScriptedLLM([ScriptedReply(fails="unavailable")])) == episode
-
-
-@pytest.mark.parametrize("text", ["```cuda\nx\n```", "```python ../model_new.py\nx\n```", ""])
-def test_an_answer_without_a_submission_earns_nothing(tmp_path: Path, text: str) -> None:
-    episode = play(tmp_path, ScriptedLLM([ScriptedReply(text=text)]))
-    assert (episode.stop, episode.answer_submission_hash) == (StopReason.FINISHED, None)
+    assert (episode.stop, len(episode.turns)) == (StopReason.FINISHED, 1)
+    assert episode.reward and episode.reward.milestone == 1
+    assert episode.turns[0].note == "gave kernels/a.cu, model_new.py"
+    system, task = llm.asked[0].messages
+    assert (
+        "cuda_extension.scale_silu" in system.text and "Verify" not in system.text and not llm.asked[0].tools
+    )
+    assert TASK.code in task.text
+    entries = read_journal(journal_path(tmp_path, episode.episode_id))
+    assert [bool(entry.reply) for entry in entries if not entry.judged] == [False, False, True]
 
 
 @pytest.mark.parametrize(
-    ("fails", "stop"),
-    [("unavailable", StopReason.MODEL_UNAVAILABLE), ("unreadable", StopReason.MODEL_UNREADABLE)],
+    ("reply", "stop", "told"),
+    [
+        (ScriptedReply(text="I cannot."), StopReason.FINISHED, "no model_new.py"),
+        (
+            ScriptedReply(text="```python model_new.py\nclass", finish=Finish.LENGTH),
+            StopReason.FINISHED,
+            "cut at",
+        ),
+        (ScriptedReply(text="```py ../x.py\n\n```\n```py model_new.py\n```"), StopReason.FINISHED, "gave"),
+        (ScriptedReply(fails="unreadable"), StopReason.MODEL_UNREADABLE, ""),
+    ],
 )
-def test_a_service_that_fails(tmp_path: Path, fails: str, stop: StopReason) -> None:
-    assert play(tmp_path, ScriptedLLM([ScriptedReply(fails=fails)])).stop is stop
+def test_what_is_no_submission_ends_the_episode_whole(
+    tmp_path: Path, reply: ScriptedReply, stop: StopReason, told: str
+) -> None:
+    episode = play(tmp_path, ScriptedLLM([reply]))
+    assert episode.stop is stop
+    assert not told or told in episode.turns[0].note
+
+
+def test_a_program_without_a_fence_is_the_model_and_a_context_too_small_ends(tmp_path: Path) -> None:
+    episode = play(tmp_path / "bare", ScriptedLLM([ScriptedReply(text="good = 1")]))
+    assert episode.reward and episode.reward.milestone == 1
+
+    class Full(ScriptedLLM):
+        def complete(self, question: Question, told: object = None) -> Reply:
+            raise ContextFullError("too long")
+
+    episode = play(tmp_path / "full", Full([ScriptedReply()]))
+    assert (episode.stop, episode.answer_submission_hash) == (StopReason.CONTEXT_LIMIT, None)
+
+
+def test_an_outage_is_gone_on_from(tmp_path: Path) -> None:
+    away = ScriptedLLM([ScriptedReply(fails="unavailable")])
+    assert play(tmp_path, away).stop is StopReason.MODEL_UNAVAILABLE
+    back = ScriptedLLM([ScriptedReply(text="```python model_new.py\n# good\n```")])
+    episode = play(tmp_path, back)
+    assert episode.stop is StopReason.FINISHED and episode.reward and episode.reward.milestone == 1
+    assert back.asked[0].messages == away.asked[0].messages

@@ -34,7 +34,13 @@ WRONG = {
     "state": (
         "self.shift = nn.Parameter(torch.empty(24))",
         "self.bias = nn.Parameter(torch.empty(24))",
-        "interface",
+        "interface: interfacemismatch: modelnew has parameters or buffers that model has not: bias; "
+        "modelnew lacks parameters or buffers of model: shift",
+    ),
+    "state's shape": (
+        "self.shift = nn.Parameter(torch.empty(24))",
+        "self.shift = nn.Parameter(torch.empty(1))",
+        "shapes differ: shift is (1,), not (24,)",
     ),
     "type": ("return out", "return [out]", "list"),
 }

@@ -132,6 +132,7 @@ def test_what_is_sent() -> None:
         ),
         tools=(ToolSpec(name="Read", description="d", input_schema={"type": "object"}),),
         keep_tokens=True,
+        seed=7,
     )
     token = delta("x", finish="stop")
     token["choices"][0] |= {
@@ -144,6 +145,7 @@ def test_what_is_sent() -> None:
     assert sent["messages"][1]["tool_calls"][0]["function"]["arguments"] == '{"unreadable": "{cut"}'
     assert sent["messages"][2] == {"role": "tool", "tool_call_id": "c", "content": "no"}
     assert sent["tools"][0]["function"]["name"] == "Read" and sent["logprobs"] is True
+    assert sent["seed"] == 7
     assert reply.tokens is not None
     assert (reply.tokens.prompt_ids, reply.tokens.ids, reply.tokens.logprobs) == ((1, 2), (5,), (-0.5,))
 

@@ -288,8 +288,8 @@ def test_starting_is_cheap(sandbox, job):
         start = time.perf_counter()
         subprocess.run(sandbox.command(["true"], spec_for(job)), check=True)
         times.append(time.perf_counter() - start)
-    # 40 to 70 ms on a machine that does nothing else
-    assert min(times) < 2
+    # 40 to 70 ms on a machine that does nothing else; a container half a second and more
+    assert min(times) < (60 if sandbox.name == "docker" else 2)
 
 
 def test_wrong_paths_are_one_line(sandbox, job):
@@ -346,12 +346,12 @@ def test_a_plain_user_gets_a_sandbox_or_a_reason(name):
 
 
 def test_the_table():
-    assert [kind.name for kind in SANDBOXES] == ["namespaces", "bwrap", "none"]
+    assert [kind.name for kind in SANDBOXES] == ["namespaces", "bwrap", "docker", "none"]
     assert by_name("none").name == "none"
     assert best_available().unavailable() is None
-    with pytest.raises(UsageError, match="unknown sandbox 'docker'") as caught:
-        by_name("docker")
-    assert caught.value.hint == "choose one of namespaces, bwrap, none"
+    with pytest.raises(UsageError, match="unknown sandbox 'jail'") as caught:
+        by_name("jail")
+    assert caught.value.hint == "choose one of namespaces, bwrap, docker, none"
 
 
 def test_no_isolation_runs_in_the_folder_with_limits(job):

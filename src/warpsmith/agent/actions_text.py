@@ -16,7 +16,10 @@ _MAX_EXCERPTS = 4
 _AROUND = 2
 _MAX_LINE = 160
 # FILE:LINE as g++, the simulator and Python write it, FILE(LINE) as nvcc does
-_PLACE = re.compile(r'(?<![\w./-])([\w./-]+\.(?:cuh?|cpp|cc|hpp|h|py|inl|inc))(?::|\(|", line )(\d{1,6})')
+_FILE = r"[\w./-]+\.(?:cuh?|cpp|cc|hpp|h|py|inl|inc)"
+_PLACE = re.compile(rf'(?<![\w./-])({_FILE})(?::|\(|", line )(\d{{1,6}})')
+# as the judge writes it
+_LINE_OF = re.compile(rf"\bline (\d{{1,6}}) of ({_FILE})")
 _MANY = 0.5
 _FEW = 0.02
 _ROUNDING = 5e-2
@@ -97,9 +100,8 @@ def beside_roofline(verdict: Verdict, submission: Submission) -> str:
 def excerpts(said: str, submission: Submission) -> Iterator[str]:
     """The submission's lines that a message names, with those around them."""
     shown: list[tuple[str, int]] = []
-    for match in _PLACE.finditer(said):
-        path = next((p for p in submission.files if match[1] == p or match[1].endswith("/" + p)), None)
-        number = int(match[2])
+    for named, number in _places(said):
+        path = next((p for p in submission.files if named == p or named.endswith("/" + p)), None)
         if path is None or any(path == p and abs(number - n) <= _AROUND for p, n in shown):
             continue
         lines = submission.files[path].splitlines()
@@ -111,6 +113,12 @@ def excerpts(said: str, submission: Submission) -> Iterator[str]:
         shown.append((path, number))
         if len(shown) == _MAX_EXCERPTS:
             return
+
+
+def _places(said: str) -> Iterator[tuple[str, int]]:
+    """File and line of each place that a message names, the judge's own words first."""
+    yield from ((match[2], int(match[1])) for match in _LINE_OF.finditer(said))
+    yield from ((match[1], int(match[2])) for match in _PLACE.finditer(said))
 
 
 def _failure(verdict: Verdict, submission: Submission) -> Iterator[str]:
@@ -146,6 +154,12 @@ def _notes(verdict: Verdict) -> Iterator[str]:
 
 
 def _cause(verdict: Verdict) -> str:
+    if verdict.status is Status.CRASHED and verdict.phase is Phase.LOAD:
+        return (
+            "a Python error while model_new.py was imported or ModelNew was made, before any kernel ran: a missing "
+            "import (torch.nn is only nn after `from torch import nn`), a misspelt name, or other arguments of "
+            "__init__ than get_init_inputs() gives."
+        )
     return _CAUSES.get(verdict.status, "") if verdict.status is not Status.WRONG else _why_wrong(verdict)
 
 
@@ -157,7 +171,11 @@ def _why_wrong(verdict: Verdict) -> str:
             "exp without the maximum subtracted), or another structure, shape or dtype than Model's output."
         )
     if error is None:
-        return "the constructor or its parameters have other names or shapes than Model's: compare with model.py."
+        return (
+            "ModelNew is loaded with Model's parameters and must have exactly these, by name and shape. Remove from "
+            "__init__ what Model has not (what forward is given is no parameter), and add what it has. Compare with "
+            "model.py."
+        )
     if not (math.isfinite(error.rel) and math.isfinite(error.max_abs)):
         return (
             "NaN or infinity: memory that is never written (torch.empty, shared memory), exp without subtracting the "

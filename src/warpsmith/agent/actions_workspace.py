@@ -27,15 +27,15 @@ class AgentWorkspace:
     fixed: Mapping[str, str]
 
     @classmethod
-    def lay_out(cls, task: Task, folder: Path, *, skilled: bool = True) -> "AgentWorkspace":
-        """Fills a new folder, with the skill's pages if `skilled`. Raises InfrastructureError where writing fails."""
-        fixed = lay_out(task, folder, more=_given(skilled))
+    def lay_out(cls, task: Task, folder: Path, *, with_skill: bool = True) -> "AgentWorkspace":
+        """Fills a new folder, with the skill's pages or without. Raises InfrastructureError where writing fails."""
+        fixed = lay_out(task, folder, more=_given(with_skill))
         return cls(Workspace(folder), fixed)
 
     @classmethod
-    def open(cls, task: Task, folder: Path, *, skilled: bool = True) -> "AgentWorkspace":
+    def open(cls, task: Task, folder: Path, *, with_skill: bool = True) -> "AgentWorkspace":
         """A folder that was laid out so before, as a model left it."""
-        return cls(Workspace(folder), fixed_files(task, _given(skilled)))
+        return cls(Workspace(folder), fixed_files(task, _given(with_skill)))
 
     @property
     def root(self) -> Path:
@@ -107,8 +107,8 @@ def skill() -> Mapping[str, str]:
     }
 
 
-def _given(skilled: bool) -> dict[str, str]:
-    return {**(skill() if skilled else {}), BINDING_PATH: BINDING, REGISTRY_PATH: REGISTRY}
+def _given(with_skill: bool) -> dict[str, str]:
+    return {**(skill() if with_skill else {}), BINDING_PATH: BINDING, REGISTRY_PATH: REGISTRY}
 
 
 def _is_source_folder(name: str) -> bool:

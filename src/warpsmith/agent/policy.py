@@ -7,21 +7,22 @@ from pathlib import Path
 
 from warpsmith.agent.actions import Actions, EnvironmentService, Profiler
 from warpsmith.agent.actions_desk import Desk
-from warpsmith.agent.actions_workspace import AgentWorkspace, skill
+from warpsmith.agent.actions_workspace import AgentWorkspace
 from warpsmith.agent.context import ToolContext
 from warpsmith.agent.conversation import Conversation
 from warpsmith.agent.disk import DiskWatch
-from warpsmith.agent.prompt import RESUMED, system_text, task_text
+from warpsmith.agent.prompt import RESUMED, compact_skill, skill, system_text, task_text
 from warpsmith.agent.session import Session
 from warpsmith.agent.settings import AgentSettings
 from warpsmith.agent.single_turn import SingleTurnPolicy
-from warpsmith.agent.text_calls import describe_tools
+from warpsmith.agent.text_calls import describe_briefly, describe_tools
 from warpsmith.agent.toolbox import Toolbox
 from warpsmith.errors import SubmissionUnreadableError
 from warpsmith.sandbox import python_paths
-from warpsmith.types import Device, StopReason, Submission, Turn, Verdict
+from warpsmith.types import StopReason, Submission, Turn, Verdict
 from warpsmith.types.llm import LLM, Message, Role
 from warpsmith.types.protocols import Environment, Judge, Policy, PolicyStep, Sandbox
+from warpsmith.workspace.submission import MODEL_FILE
 from warpsmith.workspace.template import environment, needs_own_python
 
 _FOLDER = "workspace"
@@ -75,17 +76,20 @@ class AgentPolicy:
         if is_new:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-            workspace = AgentWorkspace.lay_out(env.task, folder, skilled=self._settings.skill)
+            workspace = AgentWorkspace.lay_out(env.task, folder, with_skill=self._settings.skill)
             start = _snapshot(workspace)
             _put_back(env, folder)
             (env.workdir / _START).write_text(start.submission_hash if start else "")
         else:
-            workspace = AgentWorkspace.open(env.task, folder, skilled=self._settings.skill)
+            workspace = AgentWorkspace.open(env.task, folder, with_skill=self._settings.skill)
         service = EnvironmentService(env, sanitizing=self._sanitizing, profiler=self._profiler)
         judged: list[str] = []
         actions = Actions(workspace, service, asked=lambda _, given, found: _note(env, judged, given, found))
         with ExitStack() as stack:
             context = stack.enter_context(self._context(workspace))
+            if is_new and not env.past_turns:
+                # the first message says what it holds
+                context.note(MODEL_FILE, (folder / MODEL_FILE).read_bytes())
             disk = stack.enter_context(
                 DiskWatch(
                     workspace.root,
@@ -95,7 +99,7 @@ class AgentPolicy:
                 )
             )
             desk = stack.enter_context(Desk(actions))
-            toolbox = Toolbox(context, actions, env.device)
+            toolbox = Toolbox(context, actions, env.device, compact=self._settings.compact)
             conversation = Conversation(env)
             self._begin(conversation, env, toolbox, workspace.root)
             session = Session(self._llm, self._settings, env, conversation, toolbox)
@@ -127,19 +131,20 @@ class AgentPolicy:
     def _begin(self, conversation: Conversation, env: Environment, toolbox: Toolbox, root: Path) -> None:
         """The first two messages; where the conversation goes on, the answers that it lacks."""
         if len(conversation.messages) < 2:
-            text = self._system_text(env.device, toolbox)
-            for role, said in ((Role.SYSTEM, text), (Role.USER, task_text(env.task, root)))[
-                len(conversation.messages) :
-            ]:
+            text = self._system_text(env, toolbox)
+            said_of_task = task_text(env.task, root, compact=self._settings.compact)
+            for role, said in ((Role.SYSTEM, text), (Role.USER, said_of_task))[len(conversation.messages) :]:
                 conversation.say(Message(role=role, text=said))
             return
         conversation.close_open_calls()
         if conversation.reply is None and conversation.resumed and conversation.turn:
             conversation.say(Message(role=Role.USER, text=RESUMED))
 
-    def _system_text(self, device: Device, toolbox: Toolbox) -> str:
-        skilled = _skill() if self._settings.skill else ""
-        return system_text(device, skilled, "" if self._native else describe_tools(toolbox.specs))
+    def _system_text(self, env: Environment, toolbox: Toolbox) -> str:
+        compact = self._settings.compact
+        told = (compact_skill() if compact else skill()) if self._settings.skill else ""
+        describe = describe_briefly if compact else describe_tools
+        return system_text(env.device, env.rules, told, "" if self._native else describe(toolbox.specs))
 
     @property
     def _native(self) -> bool:
@@ -200,9 +205,3 @@ def _note(env: Environment, judged: list[str], submission: Submission, found: ob
     """A submission counts as judged once the episode has a verdict on it: sanitizing alone gives none."""
     if isinstance(found, Verdict) and env.verdict(submission.submission_hash) is not None:
         judged.append(submission.submission_hash)
-
-
-def _skill() -> str:
-    """The skill's text without its front matter."""
-    text = skill()["SKILL.md"]
-    return text.split("---\n", 2)[2].strip() if text.startswith("---\n") else text

@@ -1,8 +1,12 @@
 """What the model is told at the start."""
 
+import re
+from functools import cache
+from importlib import resources
 from pathlib import Path
 
-from warpsmith.types import Device, Task, Verdict
+from warpsmith.types import Device, Rules, Task, Verdict
+from warpsmith.workspace.template import starter
 
 _SYSTEM = """\
 You write fast CUDA kernels for a PyTorch model. You work by yourself in a folder, with the tools below; nobody
@@ -13,12 +17,22 @@ Work in rounds: read, write, compile, verify, profile, and go on while there is 
 best submission that the judge passed, judged afresh at the end. A submission that gives wrong results has failed,
 however fast. When you are done, answer without calling a tool."""
 
-_SIM = "This machine has no GPU: kernels run in a simulator, which proves results and tells no times."
+_SIM = (
+    "This machine has no GPU: kernels run in a simulator, which proves results and tells no times. Once your own "
+    "kernels pass Verify there is nothing more to gain: say that you are done."
+)
 
 
-def system_text(device: Device, skill: str, tools: str) -> str:
-    """The system message: the work, the skill, and the tools where they are called in text."""
-    parts = [_SYSTEM, _SIM if device is Device.SIM else "", skill, tools]
+_RULES = {
+    Rules.PAPER: "The rules here: forward computes with your own kernels alone. PyTorch operators there (also +, *, "
+    "torch.sum, .float()) are refused; torch.empty and views are fine.",
+    Rules.PRACTICAL: "The rules here: PyTorch operators are allowed in forward beside your own kernels.",
+}
+
+
+def system_text(device: Device, rules: Rules, skill: str, tools: str) -> str:
+    """The system message: the work, the rules, the skill, and the tools where they are called in text."""
+    parts = [_SYSTEM, _RULES[rules], _SIM if device is Device.SIM else "", skill, tools]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -27,12 +41,67 @@ def task_listing(task: Task) -> str:
     return f"The task is {task.name}. model.py:\n\n```python\n{task.code.rstrip()}\n```"
 
 
-def task_text(task: Task, folder: Path) -> str:
-    """The first message: the task in full, so that it never has to be read again."""
+def task_text(task: Task, folder: Path, *, compact: bool = False) -> str:
+    """The first message: the task in full, so that it never has to be read again.
+
+    `compact`: the start of `model_new.py` too. Without it small models take the constructor of the skill's example.
+    """
+    if compact:
+        return f"Your folder is {folder}. {task_listing(task)}\n\n{_start_listing(task)}"
     return (
         f"Your folder is {folder}. {task_listing(task)}\n\n"
-        "Write model_new.py, with kernels beside it, so that ModelNew is correct and as fast as you can make it."
+        "model_new.py holds the same class now, under the name ModelNew. Write it anew, with kernels beside it, so "
+        "that ModelNew is correct and as fast as you can make it."
     )
+
+
+def _start_listing(task: Task) -> str:
+    return (
+        f"The start of model_new.py:\n\n```python file=model_new.py\n{starter(task.code).rstrip()}\n```\n\n"
+        "Write one kernel for what forward computes, in kernels/NAME.cu. Then give model_new.py with `import "
+        "cuda_extension` added and forward changed to call it. Leave its other imports and __init__ as they are."
+    )
+
+
+_SINGLE = """\
+You write CUDA kernels for a PyTorch model. You answer once: nobody answers questions, and you cannot try anything.
+Define ModelNew in model_new.py: the same results as Model, with the same constructor, parameters and inputs, computed
+by CUDA kernels of your own in kernels/NAME.cu. A wrong result has failed, however fast.
+
+Give every file whole, in a fenced block whose first line says which file it is, as in the example below. Give
+model_new.py and your .cu files, and nothing else."""
+
+
+def single_turn_system(rules: Rules) -> str:
+    """The system message where the model answers once and calls no tools."""
+    parts = [_SINGLE, _RULES[rules], skill_section("A kernel and its call")]
+    return "\n\n".join(part for part in parts if part)
+
+
+def single_turn_task(task: Task) -> str:
+    """The task in full, and what is to come back."""
+    return f"{task_listing(task)}\n\n{_start_listing(task)}"
+
+
+@cache
+def skill() -> str:
+    """The skill's text without its front matter, and without the names that its samples have for tests."""
+    text = (resources.files("warpsmith.agent") / "skill" / "SKILL.md").read_text("utf-8")
+    text = re.sub(r"^(```\w+ file=\S+) .*$", r"\1", text, flags=re.MULTILINE)
+    return text.split("---\n", 2)[2].strip() if text.startswith("---\n") else text
+
+
+def skill_section(title: str) -> str:
+    """One section of the skill, with its heading. Raises ValueError where it has none of this title."""
+    start = skill().index(f"## {title}\n")
+    end = skill().find("\n## ", start)
+    return skill()[start : end if end >= 0 else None].strip()
+
+
+def compact_skill() -> str:
+    """What of the skill a small model is shown."""
+    parts = [skill_section("What is allowed"), skill_section("A kernel and its call")]
+    return "\n\n".join([*parts, "SKILL.md and the pages that it names hold more."])
 
 
 def best_text(number: int, verdict: Verdict, files: dict[str, str], room_chars: int = 24_000) -> str:
@@ -58,5 +127,12 @@ LOST_CALL = (
 )
 CUT = "Your answer was cut off at its maximum length. Say less at once: make one call, in smaller pieces."
 EMPTY = "You gave neither text nor a call. Go on with a tool call, or say that you are done."
-NO_ANSWER = "Nothing was judged yet. If you are done, say so again without calling a tool; else go on."
+NO_ANSWER = (
+    "You called no tool, so nothing happened: code in an answer's text is not in your folder, and nothing was judged "
+    "yet. Write the files with calls, then call Verify."
+)
+NO_ANSWER_COMPACT = (
+    "Your answer holds no file and no call, so nothing happened, and nothing was judged yet. Give model_new.py and "
+    "kernels/NAME.cu whole, each in a fenced block whose first line names it."
+)
 REPEATED = "[This is the same call with the same result as before. Do something else.]"

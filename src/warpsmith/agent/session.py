@@ -2,7 +2,7 @@
 
 from warpsmith.agent.base import Answer, ImageBlock
 from warpsmith.agent.conversation import Conversation, Repetition
-from warpsmith.agent.prompt import CUT, EMPTY, NO_ANSWER, REPEATED, best_text
+from warpsmith.agent.prompt import CUT, EMPTY, NO_ANSWER, NO_ANSWER_COMPACT, REPEATED, best_text
 from warpsmith.agent.settings import AgentSettings
 from warpsmith.agent.text_calls import as_text, read_calls, without_calls
 from warpsmith.agent.toolbox import Toolbox
@@ -118,7 +118,8 @@ class Session:
 
     def _with_calls(self, said: Message) -> Message:
         """With the calls that stand in its text: servers let those through whose form they do not know."""
-        calls = read_calls(said.text, self.conversation.turn)
+        files = self._settings.compact and not self._native
+        calls = read_calls(said.text, self.conversation.turn, files=files)
         if not calls:
             return said
         # where tools are native a call is shown again as one, not in the text too
@@ -161,7 +162,7 @@ class Session:
         if not reply.message.text.strip():
             return self._tell(EMPTY)
         if not any(entry.judged for entry in self._env.journal):
-            return self._tell(NO_ANSWER)
+            return self._tell(NO_ANSWER_COMPACT if self._settings.compact and not self._native else NO_ANSWER)
         return StopReason.FINISHED
 
     def _tell(self, text: str) -> None:

@@ -18,9 +18,11 @@ class AgentSettings(Record):
     trim: bool = True
     """False: a conversation is never shortened, as training wants it; where it no longer fits, the episode ends."""
     skill: bool = True
-    """Show SKILL.md, and lay out its pages."""
+    """Give it SKILL.md and the pages that it names, in its folder and its prompt."""
     loop: bool = True
     """False: one answer in text, without tools or skill; its fenced files are the submission."""
+    compact: bool = False
+    """A short prompt and few tools, for small models and contexts; the skill lies in the workspace all the same."""
     max_disk_bytes: int = 4 << 30
     max_files: int = 100_000
     max_repeats: int = 6

@@ -1,12 +1,19 @@
 """Tool calls in plain text, for models whose service knows no tools: how they are told of, written and read."""
 
 import json
+import re
 from collections.abc import Sequence
 
+from warpsmith.agent.text_files import read_files
+from warpsmith.agent.tools import signature
 from warpsmith.types.llm import Message, Role, ToolCall, ToolSpec
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _RESULT = "<tool_response>\n{text}\n</tool_response>"
+_JSON = json.JSONDecoder(strict=False)
+_LINE_OF_JSON = re.compile(r"^[ \t]*(?=\{)", re.MULTILINE)
+_BETWEEN = " \t\r\n,;"
+"""What may stand between two calls of one block."""
 _FENCES = ("```tool_call\n", "```json\n")
 
 
@@ -25,21 +32,46 @@ def describe_tools(tools: Sequence[ToolSpec]) -> str:
     )
 
 
-def read_calls(text: str, turn: int) -> tuple[ToolCall, ...]:
+def describe_briefly(tools: Sequence[ToolSpec]) -> str:
+    """The same in few words: files are given as they are, calls are for all else."""
+    listed = "\n".join(
+        f"- {tool.name} {signature(tool.input_schema)}: {_first(tool.description)}"
+        for tool in tools
+        if tool.name != "Write"
+    )
+    example = json.dumps({"name": "Read", "arguments": {"file_path": "kernels/NAME.cu"}})
+    return (
+        "# Tools\n\n"
+        f"Only where you need more than files, call a tool, by one JSON object between {OPEN} and {CLOSE}:\n\n"
+        f"{OPEN}\n{example}\n{CLOSE}\n\n{listed}\n\n"
+        "# How to answer\n\n"
+        "Give every file that you write whole, in a fenced block whose first line names it, as in the example above: "
+        "```cuda file=kernels/NAME.cu and ```python file=model_new.py. The files are written and verified, and the "
+        "next message says what the judge found. Then give the files anew that have to change."
+    )
+
+
+def read_calls(text: str, turn: int, *, files: bool = False) -> tuple[ToolCall, ...]:
     """The calls in a reply. What stands for a call but is no JSON object keeps its text as the arguments.
 
-    Where the reply has no such tags, fenced JSON blocks with `name` and `arguments` count.
+    Where the reply has no such tags, fenced JSON blocks with `name` and `arguments` count, and where it has none of
+    these, JSON objects with both that begin a line. Where `files` is set, each file that stands in it is a call of
+    Write before these, and Verify is called at the end.
     """
     blocks = _between(text, OPEN, CLOSE)
     tagged = bool(blocks)
     if not blocks:
         blocks = [block for fence in _FENCES for block in _between(text, fence, "```")]
-    calls = []
-    for index, block in enumerate(blocks):
-        name, arguments = _read(block)
-        if name or tagged:
-            calls.append(ToolCall(id=f"text_{turn}_{index}", name=name, arguments=arguments))
-    return tuple(calls)
+    calls = [(name, arguments) for block in blocks for name, arguments in _read(block) if name or tagged]
+    calls = calls or _bare(text)
+    if files and (given := read_files(text)):
+        writes = [("Write", json.dumps({"file_path": path, "content": body})) for path, body in given.items()]
+        asked = any(name == "Verify" for name, _ in calls)
+        calls = [*writes, *calls, *([] if asked else [("Verify", "{}")])]
+    return tuple(
+        ToolCall(id=f"text_{turn}_{index}", name=name, arguments=arguments)
+        for index, (name, arguments) in enumerate(calls)
+    )
 
 
 def without_calls(text: str) -> str:
@@ -65,21 +97,50 @@ def as_text(messages: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(message.model_copy(update={"call_id": None, "is_error": False}) for message in told)
 
 
+def _first(description: str) -> str:
+    """The first paragraph."""
+    return description.partition("\n\n")[0]
+
+
 def _between(text: str, start: str, end: str) -> list[str]:
     """What stands between the marks; a last one that is never closed reaches to the end."""
     return [part.partition(end)[0].strip() for part in text.split(start)[1:]]
 
 
-def _read(block: str) -> tuple[str, str]:
-    """Name and arguments of a block; no name where it is no call."""
-    try:
-        found = json.loads(block, strict=False)
-    except (json.JSONDecodeError, RecursionError):
-        return _name_of(block), block
-    if not isinstance(found, dict) or not isinstance(found.get("name"), str):
-        return "", block
-    arguments = found.get("arguments", found.get("parameters", {}))
-    return found["name"], arguments if isinstance(arguments, str) else json.dumps(arguments)
+def _read(block: str) -> list[tuple[str, str]]:
+    """Name and arguments of each JSON object of a block, one after the other or in a list; no name: no call."""
+    found: list[tuple[str, str]] = []
+    rest = block
+    while not found or rest.startswith(("{", "[")):
+        try:
+            value, end = _JSON.raw_decode(rest)
+        except (json.JSONDecodeError, RecursionError):
+            return [*found, (_name_of(rest), rest)]
+        found += [_call(part) for part in (value if isinstance(value, list) else [value])]
+        rest = rest[end:].lstrip(_BETWEEN)
+    return found
+
+
+def _bare(text: str) -> list[tuple[str, str]]:
+    """Name and arguments of each JSON object that begins a line and can be nothing but a call."""
+    found, end = [], 0
+    for line in _LINE_OF_JSON.finditer(text):
+        if line.end() < end:
+            continue
+        try:
+            value, end = _JSON.raw_decode(text, line.end())
+        except (json.JSONDecodeError, RecursionError):
+            continue
+        if isinstance(value, dict) and isinstance(value.get("arguments", value.get("parameters")), dict):
+            found += [call for call in (_call(value),) if call[0]]
+    return found
+
+
+def _call(value: object) -> tuple[str, str]:
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return "", json.dumps(value)
+    arguments = value.get("arguments", value.get("parameters", {}))
+    return value["name"], arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
 def _name_of(block: str) -> str:

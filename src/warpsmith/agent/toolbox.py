@@ -11,15 +11,21 @@ from warpsmith.agent.tools import TOOLS, call, describe
 from warpsmith.types import Device
 from warpsmith.types.llm import ToolCall, ToolSpec
 
+_COMPACT = frozenset({"Bash", "Read", "Write", "Edit", "Verify", "Profile"})
+
 
 class Toolbox:
-    """The tools on the workspace and the judge's actions. `fits` tells whether a call keeps to its schema."""
+    """The tools on the workspace and the judge's actions. `fits` tells whether a call keeps to its schema.
 
-    def __init__(self, context: ToolContext, actions: Actions, device: Device):
+    `compact`: the model is told of the most needed ones only; the others answer as well.
+    """
+
+    def __init__(self, context: ToolContext, actions: Actions, device: Device, *, compact: bool = False):
         self._actions: dict[str, Tool] = {tool.name: tool for tool in action_tools(actions, device)}
         self._tools: dict[str, Tool] = {tool.name: tool for tool in TOOLS} | self._actions
-        self.context = context
-        self.specs = tuple(ToolSpec(**describe(tool)) for tool in self._tools.values())
+        self._context = context
+        told = [tool for name, tool in self._tools.items() if not compact or name in _COMPACT]
+        self.specs = tuple(ToolSpec(**describe(tool)) for tool in told)
 
     def fits(self, asked: ToolCall) -> bool:
         """Whether there is such a tool and the arguments are what it takes."""
@@ -35,8 +41,9 @@ class Toolbox:
         """The answer, whatever was asked for. Raises InfrastructureError where no call would help."""
         if (action := self._actions.get(asked.name)) is not None:
             # actions take no arguments: whatever was given, what is meant is clear
-            return action.run(action.arguments(), self.context)
-        return call(asked.name, asked.arguments or "{}", self.context)
+            return action.run(action.arguments(), self._context)
+        offered = [spec.name for spec in self.specs]
+        return call(asked.name, asked.arguments or "{}", self._context, offered)
 
 
 def _arguments(asked: ToolCall) -> object:

@@ -34,6 +34,13 @@ PriceOption = Annotated[
 TextToolsOption = Annotated[
     bool, typer.Option("--text-tools", help="Describe tools in the prompt, for servers that know no tools.")
 ]
+CompactOption = Annotated[
+    bool, typer.Option("--compact", help="A short prompt and few tools, for small models.")
+]
+ContextOption = Annotated[
+    int | None,
+    typer.Option("--context", min=1024, metavar="TOKENS", help="What the model's server takes at most."),
+]
 TurnsOption = Annotated[int, typer.Option("--turns", min=1, help="At most so many turns.")]
 MinutesOption = Annotated[float, typer.Option("--minutes", min=0, help="At most so many minutes of work.")]
 MaxTokensOption = Annotated[
@@ -64,15 +71,19 @@ class AgentOptions:
     price: "Price | None"
     text_tools: bool
     unsafe_local: bool
+    compact: bool = False
+    context: int | None = None
 
-    def policy(self, device: "Device | None" = None, *, skill: bool = True) -> "Policy":
+    def policy(self, device: "Device | None" = None, *, skill: bool = True, loop: bool = True) -> "Policy":
         """Raises UsageError, MissingExtraError and InfrastructureError as `wiring.agent`."""
         from warpsmith.agent.settings import AgentSettings
         from warpsmith.cli import wiring
         from warpsmith.llm import LLMSettings
 
         llm = LLMSettings(endpoint=self.endpoint, price=self.price, native_tools=not self.text_tools)
-        settings = AgentSettings(text_tools=self.text_tools, skill=skill)
+        if self.context is not None:
+            llm = llm.model_copy(update={"context_tokens": self.context})
+        settings = AgentSettings(text_tools=self.text_tools, compact=self.compact, skill=skill, loop=loop)
         return wiring.agent(self.model, llm, settings, device=device, unsafe_local=self.unsafe_local)
 
 

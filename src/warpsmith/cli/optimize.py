@@ -15,6 +15,8 @@ import typer
 from warpsmith import __version__
 from warpsmith.cli.agent_options import (
     AgentOptions,
+    CompactOption,
+    ContextOption,
     EndpointOption,
     MaxCostOption,
     MaxTokensOption,
@@ -69,6 +71,8 @@ def optimize(
     endpoint: EndpointOption = None,
     price: PriceOption = None,
     text_tools: TextToolsOption = False,
+    compact: CompactOption = False,
+    context: ContextOption = None,
     turns: TurnsOption = 200,
     minutes: MinutesOption = 24 * 60.0,
     max_tokens: MaxTokensOption = None,
@@ -89,7 +93,7 @@ def optimize(
     wiring.check_policy(policy)
     priced = parse_price(price)
     limits = agent_limits(turns, minutes, max_tokens, max_cost, priced)
-    asked = AgentOptions(model_name, endpoint, priced, text_tools, unsafe_local)
+    asked = AgentOptions(model_name, endpoint, priced, text_tools, unsafe_local, compact, context)
 
     def make() -> "Policy":
         return asked.policy(chosen_device) if policy == wiring.AGENT else wiring.POLICIES[policy]()
@@ -173,10 +177,11 @@ def _fit_simulator(original: "Task", progress: "Reporter") -> "Task":
 
 def _manifest(task: "Task", policy: "Policy", settings: "JudgeSettings", seed: int | None) -> "Manifest":
     from warpsmith.evaluation.pinning import pins
+    from warpsmith.rollout import told_of
     from warpsmith.store import Manifest
 
     named = settings.model_dump(mode="json", exclude={"device"})
-    told = {f"policy.{name}": value for name, value in getattr(policy, "settings", {}).items()}
+    told = {f"policy.{name}": value for name, value in told_of(policy).items()}
     if seed is not None:
         told["seed"] = seed
     return Manifest(

@@ -27,7 +27,7 @@ def agent(
     sanitizing: "Judge | None" = None,
     profiler: "Profiler | None" = None,
 ) -> "Policy":
-    """The agent on a model named as BACKEND:NAME, with the instruments that are given.
+    """The agent on a model named as BACKEND:NAME, its actions with the instruments given.
 
     Raises UsageError for a missing or unknown model or key, InfrastructureError where nothing isolates its commands.
     """

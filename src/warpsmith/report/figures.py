@@ -122,19 +122,22 @@ def _results(rows: Sequence[Row], whole: dict[tuple[str, SpeedupKind], Summary])
                 lines.append(Line((name, f"{series}, {kind.value}", str(found.tasks), *_five(found))))
     return Table(
         key="results",
-        title="Results beside the published ones",
+        title="Results beside the published ones" if levelled else "Results",
         heads=("level", "whose", "tasks", *_FIVE),
         lines=tuple(lines),
         words=2,
         note=(
             "Shares are of all tasks that the runs planned, failed and missing ones too; faster is a ratio above 1; "
             "geometric means are over correct solutions that were timed. With each: its 95 % bootstrap interval over "
-            "tasks. – is not measured, which is not 0. The published row is 250 tasks of levels 1–3 on another GPU."
+            "tasks. – is not measured, which is not 0."
+            + (" The published row is 250 tasks of levels 1–3 on another GPU." if levelled else "")
         ),
     )
 
 
-def _sides(rows: Sequence[Row], whole: dict[tuple[str, SpeedupKind], Summary]) -> Table:
+def _sides(rows: Sequence[Row], whole: dict[tuple[str, SpeedupKind], Summary]) -> Table | None:
+    if not any(row.best and row.best.ratios for row in rows):
+        return None
     lines = []
     for (series, kind), found in whole.items():
         of = by_series(rows)[series]
@@ -206,7 +209,7 @@ def _flagged(rows: Sequence[Row]) -> Table | None:
         heads=("whose", "which tasks", "protocol", "tasks", *_FIVE),
         lines=tuple(lines),
         words=3,
-        note="Flagged: what `warpsmith check` says weakens a task, or would refuse it for.",
+        note="Flagged: what warpsmith check says weakens a task, or would refuse it for.",
     )
 
 
@@ -254,7 +257,7 @@ def _samples(rows: Sequence[Row]) -> Table | None:
         heads=("whose", "k", "pass@k %", "> compile@k %"),
         lines=tuple(lines),
         words=1,
-        note="The chance that the best of k samples is good, by the unbiased estimator; `paper` ratios.",
+        note="The chance that one of k samples is good, by the unbiased estimator; compile is in its default mode.",
     )
 
 
@@ -292,7 +295,7 @@ def _comparison(compared: Sequence[Paired]) -> Table | None:
         Line(
             (
                 p.name, "significant" if p.significant else "within noise", str(p.tasks), _number(p.first),
-                _number(p.second), f"{p.difference:.4g} [{p.low:.4g}–{p.high:.4g}]",
+                _number(p.second), f"{p.difference:.4g} [{p.low:.4g} … {p.high:.4g}]",
             )
         )
         for p in compared
@@ -307,6 +310,7 @@ def _comparison(compared: Sequence[Paired]) -> Table | None:
             "Paired percentile bootstrap over the tasks that both have; of geometric means the difference is a "
             "ratio. Each line by itself leaves 1 in 20 to chance."
         ),
+        wrapped=frozenset({0}),
     )
 
 

@@ -42,6 +42,7 @@ class EpisodeEnvironment:
     ) -> None:
         self.task = task
         self.device = settings.device
+        self.rules = settings.rules
         self.workdir = workdir
         self.past_turns = past_turns
         self.seed = seed

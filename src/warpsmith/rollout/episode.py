@@ -5,10 +5,9 @@ import json
 import shutil
 import time
 import traceback
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from warpsmith.errors import InfrastructureError, TaskError
 from warpsmith.reward import SpeedupKind, reward_of
@@ -21,6 +20,9 @@ from warpsmith.types.base import sha256_hex
 from warpsmith.types.llm import Entry, Usage
 from warpsmith.types.protocols import Compiler, Judge, JudgeSettings, Policy, PolicyStep
 
+EVALUATION_TURNS = 200
+TRAINING_TURNS = 150
+
 RESUMABLE = frozenset({StopReason.MODEL_UNAVAILABLE})
 """Ends that are nobody's doing who is judged here: called again, the episode goes on."""
 
@@ -28,7 +30,7 @@ RESUMABLE = frozenset({StopReason.MODEL_UNAVAILABLE})
 class Limits(Record):
     """When an episode ends though the policy would go on. What interrupted processes spent counts too."""
 
-    turns: int = 200
+    turns: int = EVALUATION_TURNS
     seconds: float = 24 * 3600.0
     tokens: int | None = None
     """Input and output, over all turns."""
@@ -46,7 +48,7 @@ class Limits(Record):
 
 
 EVALUATION = Limits()
-TRAINING = Limits(turns=150)
+TRAINING = Limits(turns=TRAINING_TURNS)
 
 
 class EpisodeListener(Protocol):
@@ -95,8 +97,7 @@ def run_episode(
     the best passed submission; the answer at the end is judged beside it. `sample` tells attempts apart, `seed` is of
     the policy's sampling. A policy's own errors are data; InfrastructureError propagates, with all before it stored.
     """
-    told = dict(getattr(policy, "settings", {}))
-    episode_id = identity(task, policy.name, settings, sample, seed, told)
+    episode_id = identity(task, policy, settings, sample, seed)
     finished = next((e for e in store.episodes() if e.episode_id == episode_id), None)
     if finished is not None and finished.stop not in RESUMABLE:
         return finished
@@ -147,7 +148,7 @@ def run_episode(
         bad_calls=sum(turn.bad_calls for turn in log.turns),
         sample=sample,
         seed=seed,
-        policy_settings=told,
+        policy_settings=told_of(policy),
     )
     store.put_episode(episode)
     if stop not in RESUMABLE:
@@ -162,17 +163,18 @@ def _remove(workdir: Path) -> None:
 
 
 def identity(
-    task: Task,
-    policy: str,
-    settings: JudgeSettings,
-    sample: int = 0,
-    seed: int | None = None,
-    told: Mapping[str, object] | None = None,
+    task: Task, policy: Policy, settings: JudgeSettings, sample: int = 0, seed: int | None = None
 ) -> str:
-    """The same question has the same id, whichever process asks it; `told`: the policy's own settings."""
+    """The same question has the same id, whichever process asks it; what the policy was told is part of it."""
     attempt = "" if (sample, seed) == (0, None) else f" {sample} {seed}"
+    told = told_of(policy)
     said = f" {json.dumps(told, sort_keys=True)}" if told else ""
-    return sha256_hex(f"{task.content_hash} {policy} {settings.content_hash}{attempt}{said}")[:16]
+    return sha256_hex(f"{task.content_hash} {policy.name} {settings.content_hash}{attempt}{said}")[:16]
+
+
+def told_of(policy: Policy) -> dict[str, Any]:
+    """The settings of a policy that has any."""
+    return dict(getattr(policy, "settings", {}))
 
 
 class _TurnLog:

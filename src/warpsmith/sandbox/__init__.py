@@ -2,12 +2,13 @@
 
 from warpsmith.errors import UsageError
 from warpsmith.sandbox.bwrap import BwrapSandbox
+from warpsmith.sandbox.docker import DockerSandbox
 from warpsmith.sandbox.local import LocalSandbox
 from warpsmith.sandbox.namespaces import NamespacesSandbox
 from warpsmith.sandbox.view import python_paths
 from warpsmith.types.protocols import Sandbox
 
-SANDBOXES: tuple[type[Sandbox], ...] = (NamespacesSandbox, BwrapSandbox, LocalSandbox)
+SANDBOXES: tuple[type[Sandbox], ...] = (NamespacesSandbox, BwrapSandbox, DockerSandbox, LocalSandbox)
 """Best first. The last always works and isolates nothing."""
 
 
@@ -28,6 +29,7 @@ def by_name(name: str) -> Sandbox:
 __all__ = [
     "SANDBOXES",
     "BwrapSandbox",
+    "DockerSandbox",
     "LocalSandbox",
     "NamespacesSandbox",
     "best_available",

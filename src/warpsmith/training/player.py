@@ -112,7 +112,7 @@ class Player:
         policy = self._policy(llm)
         with RunStore(folder) as store:
             store.open(_manifest(task, policy.name, self._settings, plan))
-            journal = journal_path(folder, identity(task, policy.name, self._settings))
+            journal = journal_path(folder, identity(task, policy, self._settings))
             llm.recall(read_journal(journal))
             episode = run_episode(
                 task,

@@ -147,17 +147,20 @@ class StageFolder:
         """Where the checkpoint of a step lies."""
         return self.path / CHECKPOINTS / f"{_STEP}{step}"
 
+    def last_whole(self) -> int:
+        """The step of the last checkpoint that is whole; 0: none."""
+        paths = (self.path / CHECKPOINTS).glob(f"{_STEP}*")
+        return max((int(path.name.removeprefix(_STEP)) for path in paths if is_whole(path)), default=0)
+
     def prepare_resume(self) -> int:
         """Makes the engine go on from the last whole checkpoint, and removes what was cut short; its step, 0: none.
 
         Curves behind that step are dropped: they will be drawn again.
         """
-        whole, broken = [], []
         for path in (self.path / CHECKPOINTS).glob(f"{_STEP}*"):
-            (whole if is_whole(path) else broken).append(path)
-        for path in broken:
-            shutil.rmtree(path, ignore_errors=True)
-        step = max((int(path.name.removeprefix(_STEP)) for path in whole), default=0)
+            if not is_whole(path):
+                shutil.rmtree(path, ignore_errors=True)
+        step = self.last_whole()
         tracker = self.path / CHECKPOINTS / _LATEST
         if step:
             write_atomic(tracker, str(step))

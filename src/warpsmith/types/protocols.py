@@ -123,6 +123,8 @@ class Environment(Protocol):
 
     task: Task
     device: Device
+    rules: Rules
+    """What a submission may use."""
     workdir: Path
     seed: int | None
     """What the policy's sampling is to be seeded with, where it samples."""

@@ -2,7 +2,7 @@
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -38,6 +38,7 @@ TOOLS: tuple[Tool, ...] = (
 )
 """Every tool, in the order in which models are told of them."""
 
+TOOL_NAMES = tuple(tool.name for tool in TOOLS)
 _MAX_PROBLEMS = 5
 _MAX_PROBLEM = 300
 _MAX_ERROR = 8000
@@ -52,15 +53,17 @@ def describe(tool: Tool) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
 
-def call(name: str, arguments: object, context: ToolContext) -> Answer:
+def call(name: str, arguments: object, context: ToolContext, offered: Sequence[str] = TOOL_NAMES) -> Answer:
     """Calls a tool as a model asks for it: `arguments` is a mapping, or JSON text of one.
+
+    `offered` are the names of all that the model was told of, these tools or others.
 
     Whatever is wrong with the name or the arguments is answered, with what would be right. Raises
     InfrastructureError where the tool cannot work whatever the model does.
     """
     tool = next((tool for tool in TOOLS if tool.name == name), None)
     if tool is None:
-        return say(_unknown(str(name)), is_error=True)
+        return say(_unknown(str(name), offered), is_error=True)
     try:
         if isinstance(arguments, str):
             arguments = json.loads(arguments)
@@ -85,8 +88,7 @@ def call(name: str, arguments: object, context: ToolContext) -> Answer:
         return say(cut(str(error), _MAX_ERROR), is_error=True)
 
 
-def _unknown(name: str) -> str:
-    names = [tool.name for tool in TOOLS]
+def _unknown(name: str, names: Sequence[str]) -> str:
     lower = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name.lower()[:100], lower, n=1)
     hint = f" Did you mean {lower[near[0]]}?" if near else ""
@@ -94,7 +96,10 @@ def _unknown(name: str) -> str:
 
 
 def _misfit(tool: Tool, what: str) -> Answer:
-    return say(f"{tool.name} was not called: {what}. It takes {_short(tool)}.", is_error=True)
+    return say(
+        f"{tool.name} was not called: {what}. It takes {signature(tool.arguments.model_json_schema(by_alias=True))}.",
+        is_error=True,
+    )
 
 
 def _problem(entry: dict[str, Any]) -> str:
@@ -102,13 +107,12 @@ def _problem(entry: dict[str, Any]) -> str:
     return cut(f"{where}: {entry['msg']}" if where else str(entry["msg"]), _MAX_PROBLEM)
 
 
-def _short(tool: Tool) -> str:
-    """The schema in one line: `{file_path: string, offset?: integer}`."""
-    schema = tool.arguments.model_json_schema(by_alias=True)
+def signature(schema: Mapping[str, Any]) -> str:
+    """A JSON schema of arguments in one line: `{file_path: string, offset?: integer}`."""
     required = schema.get("required", [])
     fields = [
         f"{name}{'' if name in required else '?'}: {_kind(field, schema)}"
-        for name, field in schema["properties"].items()
+        for name, field in schema.get("properties", {}).items()
     ]
     return "{" + ", ".join(fields) + "}"
 
@@ -143,4 +147,5 @@ __all__ = [
     "ToolError",
     "call",
     "describe",
+    "signature",
 ]

@@ -32,6 +32,19 @@ TEXT_LIMIT = 2000
 WARM_LAUNCHES = 8
 
 
+def _other_parameters(model: torch.nn.Module, state: dict[str, torch.Tensor]) -> str:
+    """In what a model's parameters and buffers differ from those that it is given, in a line; "" for nothing."""
+    own = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    given = {name: tuple(value.shape) for name, value in state.items()}
+    other = [f"{n} is {own[n]}, not {given[n]}" for n in own.keys() & given.keys() if own[n] != given[n]]
+    found = (
+        ("ModelNew has parameters or buffers that Model has not: ", own.keys() - given.keys()),
+        ("ModelNew lacks parameters or buffers of Model: ", given.keys() - own.keys()),
+        ("shapes differ: ", other),
+    )
+    return "; ".join(said + ", ".join(sorted(names)[:8]) for said, names in found if names)
+
+
 class InterfaceMismatch(Exception):
     """The module lacks `ModelNew`, or its state does not take the reference's."""
 
@@ -162,7 +175,7 @@ class Runner:
         try:
             self.model.load_state_dict(state)
         except RuntimeError as error:
-            raise InterfaceMismatch(str(error)) from error
+            raise InterfaceMismatch(_other_parameters(self.model, state) or str(error)) from error
         return {}
 
     def prepare(self, request: dict) -> dict:

@@ -1,0 +1,26 @@
+"""Softmax of each row."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    """Softmax of each row."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x: (rows, cols); the result has its shape."""
+        return torch.softmax(x, dim=1)
+
+
+rows = 100
+cols = 130
+
+
+def get_inputs() -> list[torch.Tensor]:
+    """Fresh random inputs for one call."""
+    return [torch.randn(rows, cols)]
+
+
+def get_init_inputs() -> list[object]:
+    """The arguments of Model."""
+    return []

@@ -1,0 +1,214 @@
+"""Reinforcement learning by verl's synchronous trainer, with our advantages, instruments, watch and seals.
+
+Started once: `python -m warpsmith.training.engine.ppo JOB.json`.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+import transfer_queue as tq
+import verl  # noqa: F401  loads the plugin
+from omegaconf import OmegaConf
+from verl.trainer.main_ppo import run_ppo
+from verl.trainer.ppo import core_algos
+from verl.trainer.ppo.v1 import AgentLoopManagerTQ
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+from warpsmith.errors import InfrastructureError
+from warpsmith.training.advantage import Lambdas
+from warpsmith.training.curriculum import count_groups
+from warpsmith.training.engine.config import compose
+from warpsmith.training.engine.learner import COLLAPSED
+from warpsmith.training.engine.policy_loss import LOSS
+from warpsmith.training.instruments import (
+    explained_variance,
+    guarded_ratios,
+    length_clip_ratio,
+    milestones,
+    mismatch,
+)
+from warpsmith.training.jobs import PpoJob
+from warpsmith.training.stage import Curves, StageFolder, read_record, seal
+from warpsmith.training.watch import Watch
+
+_LOOKED_AT = 200_000
+"""Tokens of a step that the instruments look at, evenly spread."""
+_RENAMED = {
+    "actor/pg_loss": "actor/loss",
+    "critic/vf_loss": "critic/loss",
+    "actor/entropy_loss": "actor/entropy",
+}
+
+
+class Collapsed(Exception):
+    """The watch has stopped the run; why stands in the stage's folder."""
+
+
+class Trainer(PPOTrainerSync):
+    """verl's trainer. `job` says where the stage lies and what is watched."""
+
+    def __init__(self, config: Any, job: PpoJob):
+        super().__init__(config)
+        self._job = job
+        self._stage = StageFolder(Path(job.folder))
+        self._curves = Curves(self._stage.path)
+        self._watch = Watch(job.watch)
+        self._saved = False
+        for row in self._curves.rows():
+            self._watch.look(int(row["step"]), row)
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        fields = ["response_mask", "rollout_log_probs", "old_log_probs", "extra_fields", "uid"]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+        metrics.update(self._look_at(data))
+        original = core_algos.compute_gae_advantage_return
+        core_algos.compute_gae_advantage_return = decoupled(self._job.lambdas)
+        try:
+            return super()._compute_advantage(batch, metrics)
+        finally:
+            core_algos.compute_gae_advantage_return = original
+
+    def _look_at(self, data: Any) -> dict[str, float]:
+        """Figures of a step's episodes. Raises InfrastructureError where none of them may be learned from."""
+        told = [json.loads(fields["warpsmith"]) for fields in data["extra_fields"].tolist()]
+        rewards = [one["reward"] for one in told]
+        given = [reward for reward in rewards if reward is not None]
+        if not given:
+            raise InfrastructureError(
+                f"no episode of this step can be rewarded: {told[0]['fault']}",
+                hint="mend that; the same command goes on from the last checkpoint",
+            )
+        groups: dict[str, list[float]] = {}
+        for uid, reward in zip(data["uid"].tolist(), rewards, strict=True):
+            if reward is not None:
+                groups.setdefault(str(uid), []).append(reward)
+        counted = count_groups(groups)
+        lengths = data["response_mask"].offsets().diff().tolist()
+        written = data["response_mask"].values().bool()
+        rollout, trainer = (
+            _spread(data["rollout_log_probs"], written),
+            _spread(data["old_log_probs"], written),
+        )
+        _, cut = guarded_ratios(rollout, trainer, self._job.ratio_limit)
+        return (
+            milestones(rewards)
+            | mismatch(rollout, trainer)
+            | {
+                "ratio/cut": cut,
+                "reward/mean": sum(given) / len(given),
+                "groups/flat_share": counted.flat_share,
+                "groups/mixed": counted.mixed,
+                "groups/all_failed": counted.all_failed,
+                "turns/mean": sum(one["turns"] for one in told) / len(told),
+                "response/masked_share": sum(one["masked_share"] for one in told) / len(told),
+                "response/truncated": sum(one["truncated"] for one in told) / len(told),
+                "response/tokens": sum(lengths) / len(lengths),
+                "response/clip_ratio": length_clip_ratio(lengths, self._job.plan.response_tokens),
+            }
+        )
+
+    def _save_checkpoint(self) -> None:
+        super()._save_checkpoint()
+        seal(self._stage.checkpoint(self.global_steps))
+        self._saved = True
+
+    def _compute_metrics(
+        self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
+    ) -> None:
+        fields = ["response_mask", "values", "returns"]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+        written = data["response_mask"].values().bool()
+        metrics["critic/explained_variance"] = explained_variance(
+            _spread(data["values"], written), _spread(data["returns"], written)
+        )
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
+        figures = {
+            _RENAMED.get(name, name): float(value)
+            for name, value in metrics.items()
+            if isinstance(value, int | float) or (hasattr(value, "item") and getattr(value, "size", 1) == 1)
+        }
+        look = self._watch.look(global_steps, figures)
+        self._curves.append(global_steps, figures)
+        if look.healthy and self._saved:
+            self._stage.mark_good(global_steps)
+        self._saved = False
+        if look.stop is not None:
+            self._stage.stop(global_steps, look.stop)
+            raise Collapsed(look.stop.value)
+
+
+def decoupled(lambdas: Lambdas) -> Any:
+    """verl's estimator, called once for the actor's λ and once for the critic's."""
+    original = core_algos.compute_gae_advantage_return
+
+    def estimate(
+        token_level_rewards: torch.Tensor,
+        values: torch.Tensor,
+        response_mask: torch.Tensor,
+        gamma: Any,
+        lam: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        gains, _ = original(token_level_rewards, values, response_mask, lambdas.gamma, lambdas.actor)
+        _, returns = original(token_level_rewards, values, response_mask, lambdas.gamma, lambdas.of_critic)
+        return gains, returns
+
+    return estimate
+
+
+def _spread(values: Any, written: torch.Tensor) -> Sequence[float]:
+    """Up to _LOOKED_AT of the written tokens' values, evenly spread; `values` is nested, (batch, tokens)."""
+    flat = values.values().float()[written]
+    return flat[:: max(1, -(-len(flat) // _LOOKED_AT))].tolist()
+
+
+@ray.remote
+class Runner:
+    """The trainer's process."""
+
+    def run(self, config: Any) -> None:
+        """Trains to the last step. Raises Collapsed where the watch has stopped it."""
+        job = read_record(Path(config.warpsmith_job), PpoJob)
+        if job is None:
+            raise InfrastructureError(f"no job at {config.warpsmith_job}")
+        config.transfer_queue.enable = True
+        config.actor_rollout_ref.actor.policy_loss.loss_mode = LOSS
+        OmegaConf.resolve(config)
+        tq.init(config.transfer_queue)
+        try:
+            trainer = Trainer(config, job)
+            trainer.init()
+            episodes = AgentLoopManagerTQ.create(
+                config=config,
+                llm_client=trainer.get_llm_client(),
+                teacher_client=trainer.get_teacher_client(),
+                reward_loop_worker_handles=trainer.get_reward_handles(),
+            )
+            trainer.fit(episodes)
+        finally:
+            tq.close()
+
+
+def main(path: Path) -> int:
+    """Runs a job; the exit status."""
+    job = read_record(path, PpoJob)
+    if job is None:
+        raise SystemExit(f"no job at {path}")
+    config = compose("ppo_trainer", (*job.overrides, f"+warpsmith_job={path}"))
+    try:
+        run_ppo(config, task_runner_class=Runner)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, Collapsed):
+            return COLLAPSED
+        raise
+    finally:
+        ray.shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,41 @@
+"""What a stage hands to the processes that train: one JSON file each."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from warpsmith.training.advantage import Lambdas
+from warpsmith.training.player import EpisodePlan
+from warpsmith.training.watch import WatchSettings
+from warpsmith.types import Record
+
+
+class LearnerKind(StrEnum):
+    """Which model learns what."""
+
+    FINE_TUNE = "fine_tune"
+    CRITIC = "critic"
+
+
+class LearnerJob(Record):
+    """Fine-tuning or the critic's pretraining; `data` is a file of samples or of rewarded trajectories."""
+
+    kind: LearnerKind
+    folder: str
+    data: str
+    overrides: tuple[str, ...]
+    save_every: int = Field(ge=1)
+    lambdas: Lambdas = Lambdas()
+    watch: WatchSettings = WatchSettings()
+
+
+class PpoJob(Record):
+    """Reinforcement learning."""
+
+    folder: str
+    overrides: tuple[str, ...]
+    plan: EpisodePlan
+    lambdas: Lambdas = Lambdas()
+    watch: WatchSettings = WatchSettings()
+    ratio_limit: float = Field(2.0, gt=1)
+    """Importance ratios of generator to trainer are cut here."""

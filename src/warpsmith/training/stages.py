@@ -1,0 +1,311 @@
+"""The stages that train: each goes on from its folder, and ends with a result and a short report in it."""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from warpsmith import __version__
+from warpsmith.errors import UsageError
+from warpsmith.store import RunReader
+from warpsmith.store.files import write_atomic
+from warpsmith.training.chat import ChatEncoder
+from warpsmith.training.curriculum import CurriculumSettings, draw
+from warpsmith.training.jobs import LearnerJob, LearnerKind, PpoJob
+from warpsmith.training.judges import JudgeSpec
+from warpsmith.training.launch import LEARNER, PPO, failure, launch, require_train_extra
+from warpsmith.training.player import EpisodePlan, Mode
+from warpsmith.training.recipes import Recipe, learner_overrides, ppo_overrides
+from warpsmith.training.reports import stage_report
+from warpsmith.training.reward import RewardSettings, episode_reward
+from warpsmith.training.samples import SampleSettings, select, write_samples
+from warpsmith.training.stage import (
+    CHECKPOINTS,
+    CURVES,
+    Curves,
+    Stage,
+    StageFolder,
+    StageManifest,
+    StageResult,
+)
+from warpsmith.training.trajectories import gather, write_rewarded
+from warpsmith.types import Record, Task
+
+REPORT = "report.md"
+_COLLAPSED = 4
+_HF = "huggingface"
+_LOOP = "warpsmith.training.engine.agent_loop.EpisodeLoop"
+
+
+class PpoInputs(Record):
+    """What reinforcement learning starts from. `critic` is a value model, or the actor's own model."""
+
+    actor: str
+    critic: str
+    mode: Mode = Mode.AGENT
+    judge: JudgeSpec
+    reward: RewardSettings = RewardSettings()
+    curriculum: CurriculumSettings = CurriculumSettings()
+    unsafe_local: bool = False
+
+
+def fine_tune(
+    out: Path,
+    runs: Sequence[RunReader],
+    model: str,
+    made: Recipe,
+    settings: SampleSettings,
+    *,
+    note: Callable[[str], None] = print,
+) -> StageResult:
+    """Rejection fine-tuning on what the runs hold. Raises UsageError where nothing of it deserves to be learned."""
+    require_train_extra()
+    with StageFolder(out) as folder:
+        asked = _asked(Stage.RFT, made, model=model, runs=_named(runs), samples=_dump(settings))
+        if (done := folder.open(asked)) is not None:
+            return done
+        data, figures_path = folder.path / "samples.jsonl", folder.path / "selection.json"
+        if not figures_path.exists():
+            found = select(runs, ChatEncoder(tokenizer(model)), settings)
+            note(f"{len(found.samples)} of {found.episodes} episodes are kept; left out: {found.left_out}")
+            if not found.samples:
+                raise UsageError(
+                    f"nothing to learn: {found.left_out}", hint="collect more, or loosen the filter"
+                )
+            write_samples(data, found.samples)
+            counts = {f"left_out/{name}": count for name, count in found.left_out.items()}
+            write_atomic(figures_path, json.dumps({"samples": len(found.samples)} | counts))
+        known = json.loads(figures_path.read_text())
+        return _learn(
+            folder,
+            LearnerKind.FINE_TUNE,
+            data,
+            known,
+            model,
+            made,
+            made.fine_tune_batch,
+            made.fine_tune_epochs,
+        )
+
+
+def pretrain_critic(
+    out: Path,
+    runs: Sequence[RunReader],
+    model: str,
+    made: Recipe,
+    reward: RewardSettings,
+    *,
+    note: Callable[[str], None] = print,
+) -> StageResult:
+    """Value pretraining on every rewarded trajectory of the runs. Raises UsageError where there is none."""
+    require_train_extra()
+    with StageFolder(out) as folder:
+        asked = _asked(Stage.VALUE, made, model=model, runs=_named(runs), reward=_dump(reward))
+        if (done := folder.open(asked)) is not None:
+            return done
+        data, figures_path = folder.path / "trajectories.jsonl", folder.path / "selection.json"
+        if not figures_path.exists():
+            found = gather(runs, reward, made.response_tokens)
+            note(f"{len(found.rewarded)} trajectories; left out: {found.left_out}")
+            if not found.rewarded:
+                raise UsageError(
+                    f"no trajectory has token ids and a reward: {found.left_out}",
+                    hint="collect with the model that ppo will start from",
+                )
+            write_rewarded(data, found.rewarded)
+            policies = len({one.policy.split("#")[0] for one in found.rewarded})
+            write_atomic(
+                figures_path, json.dumps({"trajectories": len(found.rewarded), "policies": policies})
+            )
+        known = json.loads(figures_path.read_text())
+        return _learn(
+            folder, LearnerKind.CRITIC, data, known, model, made, made.value_batch, made.value_epochs
+        )
+
+
+def reinforce(
+    out: Path,
+    stage: Stage,
+    tasks: Sequence[Task],
+    own: Sequence[Task],
+    earlier: Sequence[RunReader],
+    inputs: PpoInputs,
+    made: Recipe,
+) -> StageResult:
+    """PPO on the tasks, drawn by what `earlier` runs earned on them and mixed with the user's own."""
+    require_train_extra()
+    with StageFolder(out) as folder:
+        asked = _asked(
+            stage,
+            made,
+            tasks=sorted(task.task_hash[:12] for task in (*tasks, *own)),
+            runs=_named(earlier),
+            inputs=_dump(inputs),
+        )
+        if (done := folder.open(asked)) is not None:
+            return done
+        begun = time.monotonic()
+        if folder.stopped() is None:
+            job = _ppo_job(folder, tasks, own, earlier, inputs, made)
+            folder.prepare_resume()
+            _run(folder, PPO, job, made)
+        return _finish(folder, stage, begun, Path("actor") / _HF, {})
+
+
+def tokenizer(model: str) -> object:
+    """The tokenizer of a model's folder. Raises UsageError where there is none."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(model, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{model} holds no tokenizer", hint="give the folder of a model in Hugging Face's format"
+        ) from error
+
+
+def task_rows(tasks: Sequence[Task]) -> str:
+    """verl's data set of prompts, one JSON line each; the prompt itself is made by the policy."""
+    rows = [
+        {
+            "prompt": [{"role": "user", "content": task.name}],
+            "data_source": task.source.value,
+            "task": task.model_dump_json(),
+            "reward_model": {"style": "rule", "ground_truth": ""},
+            "extra_info": {"index": index},
+        }
+        for index, task in enumerate(tasks)
+    ]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def _ppo_job(
+    folder: StageFolder,
+    tasks: Sequence[Task],
+    own: Sequence[Task],
+    earlier: Sequence[RunReader],
+    inputs: PpoInputs,
+    made: Recipe,
+) -> Path:
+    """Writes what the trainer reads, the tasks in the order of training; the path of the job."""
+    rewards: dict[str, list[float]] = {}
+    for run in earlier:
+        for episode in run.episodes():
+            if (earned := episode_reward(episode, run.verdict, inputs.reward)) is not None:
+                rewards.setdefault(episode.task_hash, []).append(earned)
+    rows = draw(tasks, own, rewards, made.steps * (made.batch // made.samples), inputs.curriculum)
+    data, loop, path = (folder.path / name for name in ("tasks.jsonl", "loop.yaml", "job.json"))
+    write_atomic(data, task_rows(rows))
+    write_atomic(loop, f"- name: warpsmith\n  _target_: {_LOOP}\n  job: {json.dumps(str(path))}\n")
+    plan = EpisodePlan(
+        folder=str(folder.path / "episodes"),
+        mode=inputs.mode,
+        judge=inputs.judge,
+        reward=inputs.reward,
+        turns=made.turns,
+        context_tokens=made.context_tokens,
+        response_tokens=made.response_tokens,
+        answer_tokens=made.answer_tokens,
+        temperature=made.temperature,
+        unsafe_local=inputs.unsafe_local,
+    )
+    checkpoints = str(folder.path / CHECKPOINTS)
+    job = PpoJob(
+        folder=str(folder.path),
+        overrides=ppo_overrides(made, inputs.actor, inputs.critic, str(data), checkpoints, str(loop)),
+        plan=plan,
+        lambdas=made.lambdas,
+        watch=made.watch,
+        ratio_limit=made.ratio_limit,
+    )
+    write_atomic(path, job.model_dump_json(indent=2))
+    return path
+
+
+def _learn(
+    folder: StageFolder,
+    kind: LearnerKind,
+    data: Path,
+    known: Mapping[str, float],
+    model: str,
+    made: Recipe,
+    batch: int,
+    epochs: int,
+) -> StageResult:
+    begun = time.monotonic()
+    count = int(known.get("samples", known.get("trajectories", 0)))
+    # a small set is one batch: the engine drops what does not fill one
+    batch = min(batch, count) // made.gpus * made.gpus or made.gpus
+    steps = max(1, count // batch) * epochs
+    stage = Stage.RFT if kind is LearnerKind.FINE_TUNE else Stage.VALUE
+    if folder.stopped() is None and folder.prepare_resume() < steps:
+        job = LearnerJob(
+            kind=kind,
+            folder=str(folder.path),
+            data=str(data),
+            overrides=learner_overrides(
+                made,
+                model,
+                str(folder.path / CHECKPOINTS),
+                critic=kind is LearnerKind.CRITIC,
+                batch=batch,
+                epochs=epochs,
+                steps=steps,
+            ),
+            save_every=made.save_every,
+            lambdas=made.lambdas,
+            watch=made.watch,
+        )
+        path = folder.path / "job.json"
+        write_atomic(path, job.model_dump_json(indent=2))
+        _run(folder, LEARNER, path, made)
+    return _finish(folder, stage, begun, Path(_HF), known)
+
+
+def _run(folder: StageFolder, module: str, job: Path, made: Recipe) -> None:
+    log = folder.path / "log.txt"
+    end = launch(
+        module,
+        job,
+        log=log,
+        device=made.device,
+        ranks=made.gpus if module == LEARNER else 1,
+        silence_s=made.silence_s,
+        heartbeat=[folder.path / CURVES],
+    )
+    if not end.ok and not (end.exit_code == _COLLAPSED and folder.stopped() is not None):
+        raise failure(end, log)
+
+
+def _finish(
+    folder: StageFolder, stage: Stage, begun: float, inside: Path, known: Mapping[str, float]
+) -> StageResult:
+    rows = Curves(folder.path).rows()
+    stopped = folder.stopped()
+    step = folder.good() if stopped is not None else folder.last_whole()
+    last = {name: value for name, value in rows[-1].items() if name != "step"} if rows else {}
+    result = StageResult(
+        stage=stage,
+        model=str(folder.checkpoint(step) / inside) if step else None,
+        steps=int(rows[-1]["step"]) if rows else 0,
+        figures={name: float(value) for name, value in known.items()} | last,
+        stopped=stopped.alarm if stopped is not None else None,
+        seconds=round(time.monotonic() - begun, 1),
+    )
+    write_atomic(folder.path / REPORT, stage_report(folder, result, rows))
+    return folder.finish(result)
+
+
+def _asked(stage: Stage, made: Recipe, **inputs: JsonValue) -> StageManifest:
+    settings: dict[str, JsonValue] = {"recipe": _dump(made), **inputs}
+    return StageManifest(stage=stage, settings=settings, versions={"warpsmith": __version__})
+
+
+def _dump(record: Record) -> JsonValue:
+    return record.model_dump(mode="json")
+
+
+def _named(runs: Sequence[RunReader]) -> list[JsonValue]:
+    return [str(run.path.absolute()) for run in runs]

@@ -1,0 +1,83 @@
+"""Calls in a reply's text, as models write them."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warpsmith.agent.text_calls import CLOSE, OPEN, read_calls
+
+READ = '{"name": "Read", "arguments": {"file_path": "model.py"}}'
+VERIFY = '{"name": "Verify", "arguments": {}}'
+READ_CALL = ("Read", '{"file_path": "model.py"}')
+
+
+def found(text: str, *, files: bool = False) -> list[tuple[str, str]]:
+    calls = read_calls(text, 3, files=files)
+    assert [call.id for call in calls] == [f"text_3_{index}" for index in range(len(calls))]
+    return [(call.name, call.arguments) for call in calls]
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        (f"{OPEN}\n{READ}\n{CLOSE} and {OPEN}{VERIFY}{CLOSE}", [READ_CALL, ("Verify", "{}")]),
+        # several in one block: one a line, with commas, as a list
+        (f"{OPEN}\n{READ}\n{VERIFY}\n{CLOSE}", [READ_CALL, ("Verify", "{}")]),
+        (f"```json\n{READ},\n{VERIFY}\n```", [READ_CALL, ("Verify", "{}")]),
+        (f"```json\n[{READ}, {VERIFY}]\n```", [READ_CALL, ("Verify", "{}")]),
+        # talk behind a call is no call; a block that is never closed reaches to the end
+        (f"{OPEN}{READ}\nThis reads it.{CLOSE}", [READ_CALL]),
+        (f"{OPEN}{READ}", [READ_CALL]),
+        # cut in the second: the first is whole
+        (
+            f'```json\n{READ}\n{{"name": "Write", "arguments": {{"content": "x',
+            [READ_CALL, ("Write", '{"name": "Write", "arguments": {"content": "x')],
+        ),
+        # without any mark: where it begins a line and has both names
+        (f"I look.\n\n{READ}\n  {VERIFY}", [READ_CALL, ("Verify", "{}")]),
+        (f"Write {READ} to look.", []),
+        ('{"name": "width", "value": 3}\n{"name": "Read", "arguments": "x"}\n{"arguments": {}}\n{', []),
+        (
+            '{"name": "Edit",\n "arguments": {\n"new": {"name": "Read", "arguments": {}}}}',
+            [("Edit", '{"new": {"name": "Read", "arguments": {}}}')],
+        ),
+        (f"{OPEN}read it{CLOSE}", [("", "read it")]),
+        (f"{OPEN}{CLOSE}", [("", "")]),
+        ("```json\n3\n```", []),
+        ("Use the Read tool.", []),
+    ],
+)
+def test_calls_are_read_as_models_write_them(text: str, calls: list[tuple[str, str]]) -> None:
+    assert found(text) == calls
+
+
+def test_files_are_written_before_calls_and_verified_in_the_end() -> None:
+    text = "```cuda file=kernels/a.cu\nint a;\n```\n"
+    write = ("Write", json.dumps({"file_path": "kernels/a.cu", "content": "int a;\n"}))
+    assert found(text) == []
+    assert found(text, files=True) == [write, ("Verify", "{}")]
+    assert found(f"{OPEN}{READ}{CLOSE}\n{text}", files=True) == [write, READ_CALL, ("Verify", "{}")]
+    assert found(f"{text}{OPEN}{VERIFY}{CLOSE}", files=True) == [write, ("Verify", "{}")]
+    assert found(f"{OPEN}{READ}{CLOSE}", files=True) == [READ_CALL]
+    assert found("no file", files=True) == []
+
+
+@given(st.text(alphabet='{}[]",: \nab`<>/tool_call', max_size=200), st.booleans())
+def test_any_text_is_read(text: str, files: bool) -> None:
+    read_calls(text, 0, files=files)
+    read_calls(f"{OPEN}{text}{CLOSE}", 0, files=files)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["Bash", "Write"]), st.dictionaries(st.text(), st.text(max_size=30))),
+        min_size=1,
+    )
+)
+def test_what_is_written_in_one_block_comes_back(calls: list[tuple[str, dict[str, str]]]) -> None:
+    lines = [json.dumps({"name": name, "arguments": arguments}) for name, arguments in calls]
+    assert [
+        (n, json.loads(a)) for n, a in found(OPEN + "\n".join(lines).replace("<", "\\u003c") + CLOSE)
+    ] == calls
