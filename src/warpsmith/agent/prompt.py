@@ -68,9 +68,10 @@ def _beginning(task: Task) -> str:
     lines.insert(last, "import cuda_extension")
     listed = "\n".join(lines)
     return (
-        f"Begin with this model_new.py:\n\n```python file=model_new.py\n{listed}\n```\n\n"
-        "Write one kernel for what forward computes, in kernels/NAME.cu. Then give model_new.py whole, with its "
-        "imports and __init__ as they are here, and a forward that calls the kernel in place of PyTorch's operators."
+        f"model_new.py begins as this, before it calls a kernel:\n\n```python file=model_new.py\n{listed}\n```\n\n"
+        "Answer with two files. First kernels/NAME.cu: a kernel for what forward computes, and its NAME_launcher. "
+        "Then model_new.py: this one, where forward allocates the output and calls cuda_extension.NAME in place of "
+        "PyTorch's operators, with exactly the launcher's arguments but the stream, and all else is as it was."
     )
 
 
