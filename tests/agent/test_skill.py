@@ -133,7 +133,7 @@ def test_a_sample_through_the_workspaces_scripts(judge: LocalJudge, tmp_path: Pa
             call("Write", {"file_path": name, "content": code}, context)
         assert call("Bash", {"command": "bash utils/compile.sh"}, context).text.startswith("Compile success")
         assert call("Bash", verify, context).text.startswith("[PASS] verify success")
-        call("Bash", {"command": "sed -i 's/ i < n; i +=/ i < n - 9; i +=/' kernels/scale_silu.cu"}, context)
+        call("Bash", {"command": "sed -i 's/ i < n; i +=/ i < n - 9; i +=/' kernels/silu_mul.cu"}, context)
         said = call("Bash", verify, context)
     assert (
         said.is_error

@@ -1,5 +1,6 @@
 """Arms on the same tasks: resumed as they were, and counted right."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,9 @@ class Bench:
         self.made.append(f"single {sample}")
         return says("fair") if sample == 0 else ScriptedPolicy([PolicyStep(note="nothing")], name="words")
 
-    def run(self, folder: Path, samples: int) -> tuple[RunStore, dict[str, tuple[Episode, ...]]]:
+    def run(
+        self, folder: Path, samples: int, seconds: float = math.inf
+    ) -> tuple[RunStore, dict[str, tuple[Episode, ...]]]:
         arms = [
             Arm("single", self.single, Limits(turns=1)),
             Arm("loop", self.loop, Limits(turns=4)),
@@ -58,6 +61,7 @@ class Bench:
                 target=Target(device=Device.SIM),
                 settings=SETTINGS,
                 store=store,
+                seconds=seconds,
             )
 
 
@@ -83,6 +87,11 @@ def test_a_run_goes_on_and_grows(tmp_path: Path) -> None:
     _, more = bench.run(tmp_path, samples=2)
     assert more["loop"][:2] == first["loop"] and len(more["loop"]) == 4
     assert len({episode.episode_id for episode in more["loop"]}) == 4
+    # out of time: what is there is counted, nothing is begun
+    _, rest = bench.run(tmp_path, samples=3, seconds=0)
+    assert rest == more
+    store, nothing = bench.run(tmp_path / "new", samples=1, seconds=0)
+    assert nothing == {"single": (), "loop": ()} and arm_rows(store, nothing) == ()
     with RunStore(tmp_path) as store, pytest.raises(UsageError, match="holds another run"):
         run_arms(
             TASKS[:1],

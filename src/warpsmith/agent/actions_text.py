@@ -9,7 +9,17 @@ from collections.abc import Iterator, Sequence
 
 from warpsmith.agent.actions_speed import roofline_lines, speed_lines
 from warpsmith.errors import SubmissionUnreadableError
-from warpsmith.types import CompileResult, CompileStatus, Device, Phase, Status, Submission, Verdict
+from warpsmith.types import (
+    CompileResult,
+    CompileStatus,
+    Device,
+    Phase,
+    Status,
+    Submission,
+    SubmissionForm,
+    Verdict,
+)
+from warpsmith.workspace.submission import MODEL_FILE
 
 MAX_CHARS = 8000
 _MAX_EXCERPTS = 4
@@ -20,6 +30,7 @@ _FILE = r"[\w./-]+\.(?:cuh?|cpp|cc|hpp|h|py|inl|inc)"
 _PLACE = re.compile(rf'(?<![\w./-])({_FILE})(?::|\(|", line )(\d{{1,6}})')
 # as the judge writes it
 _LINE_OF = re.compile(rf"\bline (\d{{1,6}}) of ({_FILE})")
+_CALLS = re.compile(r"^\s*(?:import|from)\s+cuda_extension\b", re.MULTILINE)
 _MANY = 0.5
 _FEW = 0.02
 _ROUNDING = 5e-2
@@ -131,7 +142,7 @@ def _failure(verdict: Verdict, submission: Submission) -> Iterator[str]:
         if not check.passed:
             yield f"check {check.check} failed: {check.detail}"
     yield from _error(verdict)
-    if cause := _cause(verdict):
+    if cause := _cause(verdict, submission):
         yield f"Likely cause: {cause}"
     yield from excerpts(
         "\n".join([verdict.detail, log, *(c.detail for c in verdict.checks if not c.passed)]), submission
@@ -153,8 +164,13 @@ def _notes(verdict: Verdict) -> Iterator[str]:
     yield from (f"note: {note}" for note in verdict.notes)
 
 
-def _cause(verdict: Verdict) -> str:
+def _cause(verdict: Verdict, submission: Submission) -> str:
     if verdict.status is Status.CRASHED and verdict.phase is Phase.LOAD:
+        if submission.form is SubmissionForm.SINGLE_FILE and _CALLS.search(submission.files[MODEL_FILE]):
+            return (
+                "there is no .cu file, and cuda_extension is made of these: write kernels/NAME.cu with the kernel "
+                'and `extern "C" void NAME_launcher(..., cudaStream_t stream)`.'
+            )
         return (
             "a Python error while model_new.py was imported or ModelNew was made, before any kernel ran: a missing "
             "import (torch.nn is only nn after `from torch import nn`), a misspelt name, or other arguments of "

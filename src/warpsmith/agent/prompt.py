@@ -1,5 +1,6 @@
 """What the model is told at the start."""
 
+import ast
 import re
 from functools import cache
 from importlib import resources
@@ -44,10 +45,10 @@ def task_listing(task: Task) -> str:
 def task_text(task: Task, folder: Path, *, compact: bool = False) -> str:
     """The first message: the task in full, so that it never has to be read again.
 
-    `compact`: the start of `model_new.py` too. Without it small models take the constructor of the skill's example.
+    `compact`: where `model_new.py` begins too. Without it small models take the constructor of the skill's example.
     """
     if compact:
-        return f"Your folder is {folder}. {task_listing(task)}\n\n{_start_listing(task)}"
+        return f"Your folder is {folder}. {task_listing(task)}\n\n{_beginning(task)}"
     return (
         f"Your folder is {folder}. {task_listing(task)}\n\n"
         "model_new.py holds the same class now, under the name ModelNew. Write it anew, with kernels beside it, so "
@@ -55,11 +56,22 @@ def task_text(task: Task, folder: Path, *, compact: bool = False) -> str:
     )
 
 
-def _start_listing(task: Task) -> str:
+def _beginning(task: Task) -> str:
+    lines = starter(task.code).rstrip().splitlines()
+    try:
+        body = ast.parse("\n".join(lines)).body
+    except SyntaxError:
+        body = []
+    last = max(
+        (node.end_lineno or 0 for node in body if isinstance(node, ast.Import | ast.ImportFrom)), default=0
+    )
+    lines.insert(last, "import cuda_extension")
+    listed = "\n".join(lines)
     return (
-        f"The start of model_new.py:\n\n```python file=model_new.py\n{starter(task.code).rstrip()}\n```\n\n"
-        "Write one kernel for what forward computes, in kernels/NAME.cu. Then give model_new.py with `import "
-        "cuda_extension` added and forward changed to call it. Leave its other imports and __init__ as they are."
+        f"model_new.py begins as this, before it calls a kernel:\n\n```python file=model_new.py\n{listed}\n```\n\n"
+        "Answer with two files. First kernels/NAME.cu: a kernel for what forward computes, and its NAME_launcher. "
+        "Then model_new.py: this one, where forward allocates the output and calls cuda_extension.NAME in place of "
+        "PyTorch's operators, with exactly the launcher's arguments but the stream, and all else is as it was."
     )
 
 
@@ -80,7 +92,7 @@ def single_turn_system(rules: Rules) -> str:
 
 def single_turn_task(task: Task) -> str:
     """The task in full, and what is to come back."""
-    return f"{task_listing(task)}\n\n{_start_listing(task)}"
+    return f"{task_listing(task)}\n\n{_beginning(task)}"
 
 
 @cache

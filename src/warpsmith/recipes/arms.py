@@ -1,12 +1,14 @@
 """Policies beside each other on the same tasks, such as an agent with and without its loop: success rates."""
 
 import math
+import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from warpsmith.evaluation.compare import Paired, paired_mean
 from warpsmith.rollout import EpisodeListener, Limits, run_episode
+from warpsmith.rollout.episode import identity
 from warpsmith.store import Manifest, RunReader, RunStore
 from warpsmith.types import Episode, Record, Status, StopReason, Target, Task, Verdict, sha256_hex
 from warpsmith.types.protocols import Compiler, Environment, Judge, JudgeSettings, Policy, PolicyStep
@@ -57,23 +59,30 @@ def run_arms(
     target: Target,
     settings: JudgeSettings,
     store: RunStore,
+    seconds: float = math.inf,
     versions: dict[str, str] | None = None,
     progress: EpisodeListener | None = None,
 ) -> dict[str, tuple[Episode, ...]]:
     """`samples` episodes of each arm on each task, by arm; those already in the store are not run again.
 
-    Every task has its nth sample in every arm before any has the next. Raises what `run_episode` raises, with all
-    before it stored; UsageError where the folder holds another run. Arms and samples may be added later.
+    Every task has its nth sample in every arm before any has the next. None is begun after so many `seconds`: what is
+    left is run by the next call, as are arms and samples that are added later. Raises what `run_episode` raises, with
+    all before it stored; UsageError where the folder holds another run.
     """
     store.open(_manifest(tasks, settings, versions or {}))
     found: dict[str, list[Episode]] = {arm.name: [] for arm in arms}
+    begun = time.monotonic()
     for sample in range(samples):
         for arm in arms:
             for task in tasks:
                 inner = arm.policy(sample)
+                policy = _Sample(f"{arm.name}/{sample} {inner.name}", inner)
+                known = {episode.episode_id for episode in store.episodes()}
+                if time.monotonic() - begun >= seconds and identity(task, policy.name, settings) not in known:
+                    continue
                 episode = run_episode(
                     task,
-                    _Sample(f"{arm.name}/{sample} {inner.name}", inner),
+                    policy,
                     judge=judge,
                     compiler=compiler,
                     target=target,
