@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.cli.real import warpsmith
 from tests.cli.test_commands import TASK, Shell
 
 from warpsmith.cli.app import run
@@ -161,3 +162,18 @@ def test_for_a_person(shell: Shell) -> None:
         "1 open (done): the same command goes on",
         "report     warpsmith report run",
     ]
+
+
+def test_real_tasks_by_the_builtin_policy_on_workers_that_stay(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    for name, body in {"scaled": "torch.relu(x) * 2.0", "folded": "torch.tanh(x + 1.0)"}.items():
+        (tmp_path / f"{name}.py").write_text(TASK.replace("return x + 1", f"return {body}"))
+    (tmp_path / "tasks.txt").write_text("scaled.py\nfolded.py\n")
+    argv = ("bench", "--tasks", "list:tasks.txt", "--device", "sim", "--out", "run", "--json")
+    done = warpsmith(tmp_path, tmp_path / "cache", *argv, "--protocol", "none", TMPDIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert (answer["passed"], answer["outcomes"]) == (2, {"passed": 2}), done.stderr
+    run = RunReader(tmp_path / "run")
+    assert {e.policy for e in run.episodes()} == {"builtin"} and len(run.verdicts()) == 4
+    assert list(tmp_path.glob("warpsmith-*")) == []
