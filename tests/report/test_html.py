@@ -104,7 +104,9 @@ def test_failed_and_missing_tasks_count_in_every_share_and_are_named() -> None:
     rows = [row("a", 4.0), row("b", 1.0), row("c", None, Status.WRONG), missing("lost_one")]
     results, *_, last = tables([r.row for r in rows])
     ours = next(line.cells for line in results.lines if line.cells[:2] == ("1", "scripted, paper"))
-    assert ours[2:] == ("4", "50 [0–100]", "25 [0–75]", "25 [0–75]", "2 [1–4]", "2 [1–4]")
+    assert ours[2:] == (
+        "4", "50.0 [0.0–100.0]", "25.0 [0.0–75.0]", "25.0 [0.0–75.0]", "2.00 [1.00–4.00]", "2.00 [1.00–4.00]",
+    )  # fmt: skip
     assert (last.key, [line.cells[1:5] for line in last.lines]) == (
         "missing",
         [("lost_one", "0", "scripted", "missing")],
@@ -116,14 +118,14 @@ def test_failed_and_missing_tasks_count_in_every_share_and_are_named() -> None:
 def test_a_protocol_that_was_not_measured_shows_no_number() -> None:
     results = tables([row("a", 4.0).row])[0]
     ours = next(line.cells for line in results.lines if line.cells[:2] == ("1", "scripted, matched"))
-    assert ours[3:] == ("100 [100–100]", "–", "–", "–", "–")
-    assert "0 [0–0]" not in markdown([row("a", 4.0)])
+    assert ours[3:] == ("100.0 [100.0–100.0]", "–", "–", "–", "–")
+    assert "0.0 [0.0–0.0]" not in markdown([row("a", 4.0)])
 
 
 def test_the_papers_row_stands_beside_ours() -> None:
     text = markdown([row("a", 4.0), row("b", 4.0)])
-    assert "| 1 | CUDA Agent (arXiv 2602.24286) | – | 100 | 99 | 97 | 2.48 | 1.87 |" in text
-    ours = "| 1 | scripted, paper | 2 | 100 [100–100] | 100 [100–100] | 100 [100–100] | 4 [4–4] | 4 [4–4] |"
+    assert "| 1 | CUDA Agent (arXiv 2602.24286) | – | 100.0 | 99.0 | 97.0 | 2.48 | 1.87 |" in text
+    ours = "| 1 | scripted, paper | 2 |" + " 100.0 [100.0–100.0] |" * 3 + " 4.00 [4.00–4.00] |" * 2
     assert ours.replace("[", "\\[").replace("]", "\\]") in text
 
 
@@ -138,10 +140,10 @@ def test_ablations_stand_beside_the_published_ones() -> None:
     ]  # fmt: skip
     lines = {line.cells[:2]: line.cells for line in table.lines}
     assert lines["no-rft", "w/o RFT, CUDA Agent (arXiv 2602.24286)"][3:] == (
-        "95.6", "82", "49.8", "1.56", "1.05",
+        "95.6", "82.0", "49.8", "1.56", "1.05",
     )  # fmt: skip
-    assert lines["no-rft", "cut, paper"][-1] == "2 [2–2]"
-    assert lines["nothing left out", "scripted, paper"][-1] == "4 [4–4]"
+    assert lines["no-rft", "cut, paper"][-1] == "2.00 [2.00–2.00]"
+    assert lines["nothing left out", "scripted, paper"][-1] == "4.00 [4.00–4.00]"
 
 
 def test_what_is_mixed_is_said_on_the_page_and_in_markdown() -> None:
@@ -167,8 +169,8 @@ def test_tables_of_flags_samples_and_answers_come_where_there_is_something_to_sa
     }
     assert list(made) == ["results", "speed", "answers", "flagged", "samples", "costs"]
     assert [line.cells for line in made["samples"].lines] == [
-        ("scripted", "1", "100", "100"),
-        ("scripted", "2", "100", "100"),
+        ("scripted", "1", "100.0", "100.0"),
+        ("scripted", "2", "100.0", "100.0"),
     ]
 
 

@@ -168,6 +168,7 @@ def _fit_simulator(original: "Task", progress: "Reporter") -> "Task":
 
 
 def _manifest(task: "Task", policy: "Policy", settings: "JudgeSettings") -> "Manifest":
+    from warpsmith.evaluation.pinning import pins
     from warpsmith.store import Manifest
 
     named = settings.model_dump(mode="json", exclude={"device"})
@@ -180,6 +181,7 @@ def _manifest(task: "Task", policy: "Policy", settings: "JudgeSettings") -> "Man
         settings=named | {"derived_from": task.derived_from},
         versions={"warpsmith": __version__, "python": platform.python_version()},
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        pins=pins(settings.device),
     )
 
 

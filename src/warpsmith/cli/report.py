@@ -12,6 +12,8 @@ from warpsmith.cli.errors import PASSED, guarded
 from warpsmith.cli.options import DebugOption, JsonOption
 
 if TYPE_CHECKING:
+    from warpsmith.evaluation.compare import Paired
+    from warpsmith.evaluation.row import Row
     from warpsmith.report.rows import TaskRow
 
 
@@ -45,7 +47,6 @@ def report(
     debug: DebugOption = False,
 ) -> int:
     """Write index.html, tables.md, tasks.csv and kernelbench/ from stored runs; judges nothing."""
-    from warpsmith.evaluation.compare import compared
     from warpsmith.evaluation.metrics import listed
     from warpsmith.evaluation.mixing import refuse_mixed
     from warpsmith.report.figures import tables
@@ -59,8 +60,7 @@ def report(
     flat = [row.row for row in rows]
     if not mixed:
         refuse_mixed(flat)
-    other = [row.row for row in read_rows([against])] if against else []
-    figures = tables(flat, compared(other, flat) if against else ())
+    figures = tables(flat, _compared(flat, against) if against else ())
     files = {
         "index.html": page(rows, title, figures),
         "tables.md": tables_markdown(rows, title, figures),
@@ -73,7 +73,7 @@ def report(
     said = warnings(rows)
     for line in said:
         print(f"warpsmith: compare with care: {line}", file=sys.stderr)
-    passed, unknown = sum(row.passed for row in rows), [row.task_name for row in listed(flat)]
+    passed, unknown = sum(row.passed for row in rows), [f"{r.task_name}#{r.sample}" for r in listed(flat)]
     if as_json:
         answer = {"tasks": len(rows), "passed": passed, "unanswered": unknown, "warnings": said}
         print(json.dumps(answer | {"files": [str(out / name) for name in files]}))
@@ -83,6 +83,25 @@ def report(
         shown = ", ".join(unknown[:10]) + (f" and {len(unknown) - 10} more" if len(unknown) > 10 else "")
         print(f"nothing is known of {len(unknown)}, which count as not passed: {shown}")
     return PASSED
+
+
+def _compared(rows: "list[Row]", against: Path) -> "list[Paired]":
+    """Each line of the report against the other run, but for the other run itself."""
+    from warpsmith.evaluation.compare import compared
+    from warpsmith.evaluation.metrics import by_series
+    from warpsmith.evaluation.mixing import refuse_mixed
+    from warpsmith.report.rows import read_rows
+
+    other = [row.row for row in read_rows([against])]
+    refuse_mixed(other)
+    lines = by_series(rows)
+    chosen = {name: of for name, of in lines.items() if len(lines) == 1 or name != other[0].series}
+    found = []
+    for name, of in chosen.items():
+        pairs = compared(other, of)
+        named = [p.model_copy(update={"name": f"{name}: {p.name}"}) for p in pairs]
+        found += named if len(lines) > 1 else pairs
+    return found
 
 
 def _checked(rows: "list[TaskRow]", checks: Path | None) -> "list[TaskRow]":

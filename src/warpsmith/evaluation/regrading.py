@@ -1,6 +1,6 @@
 """Stored submissions judged again with today's judge, and stored verdicts rewarded again."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -74,17 +74,22 @@ def regrade(
     device: Device,
     *,
     judge_version: str | None = None,
+    only: Collection[tuple[str, str]] | None = None,
     told: Callable[[Regraded, int, int], None] = lambda row, done, total: None,
 ) -> list[Regraded]:
     """Judges every submission of an opened run again, under the settings of its manifest, on `device`.
+
+    `only`: these pairs of task and submission, each of which the run must hold.
 
     New verdicts are appended under a key of their own: settings and `judge_version`, today's source by default. One
     that is there already is reused, so that a killed regrade goes on. Raises UsageError where there is nothing to
     judge, and InfrastructureError where the store lacks a task or submission.
     """
     questions = _questions(store)
+    if only is not None:
+        questions = {pair: questions.get(pair) for pair in only}
     settings = recorded_settings(store, device)
-    key = REGRADE + sha256_hex(f"{settings.content_hash} {judge_version or judge_fingerprint()}")
+    key = regrade_key(settings, judge_version)
     tasks = _tasks(store)
     done: list[Regraded] = []
     for (task_hash, submission_hash), old in questions.items():
@@ -101,11 +106,16 @@ def regrade(
     return done
 
 
+def regrade_key(settings: JudgeSettings, judge_version: str | None = None) -> str:
+    """Under what a regrade's verdicts are stored: the question, and the judge that answered."""
+    return REGRADE + sha256_hex(f"{settings.content_hash} {judge_version or judge_fingerprint()}")
+
+
 def rescore(run: RunReader, kind: SpeedupKind = SpeedupKind.MATCHED) -> list[Rescored]:
     """Rewards of the stored verdicts by today's rule; nothing is judged. Raises UsageError where there are none."""
     finals = {e.final_verdict_hash: e for e in run.episodes() if e.final_verdict_hash}
     names = {e.task_hash: e.task_name for e in run.episodes()}
-    verdicts = [line.verdict for line in _own_verdicts(run.path)]
+    verdicts = [line.verdict for line in own_verdicts(run.path)]
     # The search may have seen the very same verdict before: the score is the later one.
     scores = {verdict.content_hash: i for i, verdict in enumerate(verdicts)}
     rows = []
@@ -151,7 +161,7 @@ def _questions(run: RunReader) -> dict[tuple[str, str], Verdict | None]:
     One that answers nothing gives way to any that does. Submissions stored but never judged come last.
     """
     found: dict[tuple[str, str], Verdict | None] = {}
-    for line in _own_verdicts(run.path):
+    for line in own_verdicts(run.path):
         verdict = line.verdict
         pair = (verdict.task_hash, verdict.submission_hash)
         if found.get(pair) is None or not STATUS_TABLE[verdict.status].retried:
@@ -171,7 +181,7 @@ def _unjudged(run: RunReader, judged: set[str]) -> list[str]:
     return [h for h in dict.fromkeys(hashes) if h is not None and h not in judged]
 
 
-def _own_verdicts(path: Path) -> Iterator[VerdictLine]:
+def own_verdicts(path: Path) -> Iterator[VerdictLine]:
     """The run's verdicts in order, those of regrades left out."""
     for segment in segment_paths(path / "segments"):
         for line in read_segment(segment):

@@ -23,6 +23,7 @@ from warpsmith.evaluation.bench import (
     run_bench,
     set_hash,
 )
+from warpsmith.evaluation.pinning import pins
 from warpsmith.evaluation.protocols import Plan
 from warpsmith.recipes.fleet import Fleet, LocalFleet, Station, default_jobs
 from warpsmith.reward import SpeedupKind
@@ -207,5 +208,6 @@ def _manifest(asked: Asked, tasks: Sequence[Task], policy: str) -> Manifest:
         tasks=tuple(TaskRef.of(task) for task in tasks),
         versions={"warpsmith": __version__, "python": platform.python_version()},
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        pins=pins(asked.settings.device),
         **planned | {"settings": settings},
     )

@@ -74,21 +74,25 @@ def tables(rows: Sequence[Row], compared: Sequence[Paired] = ()) -> list[Table]:
 def percent(found: Estimate | float | None) -> str:
     """A share in percent, with its interval where there is one."""
     if not isinstance(found, Estimate):
-        return NONE if found is None else f"{100 * found:.4g}"
-    return f"{100 * found.value:.4g}" + _interval(found, lambda end: f"{100 * end:.3g}")
+        return NONE if found is None else f"{100 * found:.1f}"
+    return f"{100 * found.value:.1f}" + _interval(found, lambda end: f"{100 * end:.1f}")
 
 
 def times(found: Estimate | float | None) -> str:
     """A ratio, with its interval where there is one."""
     if not isinstance(found, Estimate):
-        return NONE if found is None else f"{found:.3g}"
-    return f"{found.value:.3g}" + _interval(found, lambda end: f"{end:.3g}")
+        return NONE if found is None else _ratio(found)
+    return _ratio(found.value) + _interval(found, _ratio)
 
 
 def _interval(found: Estimate, shown: Callable[[float], str]) -> str:
     if found.low is None or found.high is None:
         return ""
     return f" [{shown(found.low)}–{shown(found.high)}]"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
 def _number(value: float | None) -> str:
@@ -102,7 +106,8 @@ def _five(found: Summary) -> tuple[str, ...]:
 
 
 def _printed(paper: PublishedRow) -> tuple[str, ...]:
-    return tuple(_number(value) for value in paper.model_dump().values())
+    shares = (paper.pass_pct, paper.faster_eager_pct, paper.faster_compile_pct)
+    return (*(f"{share:.1f}" for share in shares), *map(times, (paper.geomean_eager, paper.geomean_compile)))
 
 
 def _results(rows: Sequence[Row], whole: dict[tuple[str, SpeedupKind], Summary]) -> Table:
@@ -117,19 +122,22 @@ def _results(rows: Sequence[Row], whole: dict[tuple[str, SpeedupKind], Summary])
                 lines.append(Line((name, f"{series}, {kind.value}", str(found.tasks), *_five(found))))
     return Table(
         key="results",
-        title="Results beside the published ones",
+        title="Results beside the published ones" if levelled else "Results",
         heads=("level", "whose", "tasks", *_FIVE),
         lines=tuple(lines),
         words=2,
         note=(
             "Shares are of all tasks that the runs planned, failed and missing ones too; faster is a ratio above 1; "
-            "geometric means are over correct solutions that were timed. In brackets: 95 % bootstrap intervals over "
-            "tasks. – is not measured, which is not 0. The published row is 250 tasks of levels 1–3 on another GPU."
+            "geometric means are over correct solutions that were timed. With each: its 95 % bootstrap interval over "
+            "tasks. – is not measured, which is not 0."
+            + (" The published row is 250 tasks of levels 1–3 on another GPU." if levelled else "")
         ),
     )
 
 
-def _sides(rows: Sequence[Row], whole: dict[tuple[str, SpeedupKind], Summary]) -> Table:
+def _sides(rows: Sequence[Row], whole: dict[tuple[str, SpeedupKind], Summary]) -> Table | None:
+    if not any(row.best and row.best.ratios for row in rows):
+        return None
     lines = []
     for (series, kind), found in whole.items():
         of = by_series(rows)[series]
@@ -201,7 +209,7 @@ def _flagged(rows: Sequence[Row]) -> Table | None:
         heads=("whose", "which tasks", "protocol", "tasks", *_FIVE),
         lines=tuple(lines),
         words=3,
-        note="Flagged: what `warpsmith check` says weakens a task, or would refuse it for.",
+        note="Flagged: what warpsmith check says weakens a task, or would refuse it for.",
     )
 
 
@@ -249,7 +257,7 @@ def _samples(rows: Sequence[Row]) -> Table | None:
         heads=("whose", "k", "pass@k %", "> compile@k %"),
         lines=tuple(lines),
         words=1,
-        note="The chance that the best of k samples is good, by the unbiased estimator; `paper` ratios.",
+        note="The chance that one of k samples is good, by the unbiased estimator; compile is in its default mode.",
     )
 
 
@@ -287,7 +295,7 @@ def _comparison(compared: Sequence[Paired]) -> Table | None:
         Line(
             (
                 p.name, "significant" if p.significant else "within noise", str(p.tasks), _number(p.first),
-                _number(p.second), f"{p.difference:.4g} [{p.low:.4g}–{p.high:.4g}]",
+                _number(p.second), f"{p.difference:.4g} [{p.low:.4g} … {p.high:.4g}]",
             )
         )
         for p in compared
@@ -302,6 +310,7 @@ def _comparison(compared: Sequence[Paired]) -> Table | None:
             "Paired percentile bootstrap over the tasks that both have; of geometric means the difference is a "
             "ratio. Each line by itself leaves 1 in 20 to chance."
         ),
+        wrapped=frozenset({0}),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
 from warpsmith.evaluation.metrics import by_series, fast_p_curve
-from warpsmith.evaluation.row import Against
+from warpsmith.evaluation.row import Against, Row
 from warpsmith.report.charts import curve, scatter
 from warpsmith.report.figures import Table
 from warpsmith.report.html_task import task_id, task_section
@@ -112,20 +112,26 @@ def _charts(rows: Sequence[TaskRow]) -> Iterator[str]:
             yield curve(
                 known, f"fast_p over {against.side}, {against.kind.value}: share right and > p times as fast"
             )
-    shares = sorted((r.best.floor_share for r in flat if r.best and r.best.floor_share), reverse=True)
-    if shares:
-        points = [(i + 1.0, min(share, 1.0)) for i, share in enumerate(shares)]
-        yield curve({"": points}, "share of the byte floor, tasks in falling order (1 is the floor)")
+    floors = {series: _falling(of) for series, of in by_series(flat).items()}
+    if any(floors.values()):
+        known = {series: points for series, points in floors.items() if points}
+        yield curve(known, "share of the byte floor, passes in falling order (1 is the floor)")
+
+
+def _falling(rows: Sequence[Row]) -> list[tuple[float, float]]:
+    shares = sorted((r.best.floor_share for r in rows if r.best and r.best.floor_share), reverse=True)
+    return [(i + 1.0, min(share, 1.0)) for i, share in enumerate(shares)]
 
 
 def _failures(rows: Sequence[TaskRow]) -> Iterator[str]:
-    counts = Counter((row.row.series, row.status) for row in rows)
-    yield '<div class="scroll"><table><thead><tr><th>whose</th><th>outcome</th>'
-    yield '<th class="num">samples</th></tr></thead>'
-    yield from (
-        f'<tr><td>{esc(who)}</td><td>{esc(s)}</td><td class="num">{n}</td></tr>'
-        for (who, s), n in counts.most_common()
-    )
+    counts = Counter((row.status, row.row.series) for row in rows)
+    whose = list(dict.fromkeys(row.row.series for row in rows))
+    totals = Counter(row.status for row in rows)
+    heads = "".join(f'<th class="num">{esc(name)}</th>' for name in whose)
+    yield f'<div class="scroll"><table><thead><tr><th>outcome</th>{heads}</tr></thead>'
+    for status, _ in totals.most_common():
+        cells = "".join(f'<td class="num">{counts[status, name]}</td>' for name in whose)
+        yield f"<tr><td>{esc(status)}</td>{cells}</tr>"
     yield "</table></div><h3>Cheat log</h3>"
     cheats = [
         (row, i, v) for i, row in enumerate(rows) for v in row.verdicts.values() if v.status is Status.CHEATED
@@ -145,7 +151,7 @@ def _task_table(rows: Sequence[TaskRow]) -> Iterator[str]:
     yield '<div class="filters"><input id="words" type="search" placeholder="filter" aria-label="filter tasks">'
     yield _select("status", sorted({row.status for row in rows}))
     yield _select("level", sorted({str(row.level) for row in rows if row.level is not None}))
-    yield _select("whose", whose if len(whose) > 1 else [])
+    yield _select("whose", whose if len(whose) > 1 else [], "run")
     yield f'<span id="count" class="dim" role="status">{len(rows)}</span></div>'
     yield '<div class="scroll"><table id="tasks"><thead><tr>'
     words = ("level", "task", "outcome", *(("whose",) if len(whose) > 1 else ()))
@@ -177,8 +183,9 @@ def _value(value: float | None) -> str:
     )
 
 
-def _select(name: str, options: Sequence[str]) -> str:
+def _select(name: str, options: Sequence[str], word: str = "") -> str:
     """A choice among `options`; hidden where there is none to make."""
     hidden = "" if options else " hidden"
     inside = "".join(f"<option>{esc(option)}</option>" for option in options)
-    return f'<select id="{name}" aria-label="{name}"{hidden}><option value="">any {name}</option>{inside}</select>'
+    anything = f'<option value="">any {word or name}</option>'
+    return f'<select id="{name}" aria-label="{name}"{hidden}>{anything}{inside}</select>'

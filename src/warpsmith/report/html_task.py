@@ -20,10 +20,10 @@ def task_id(index: int) -> str:
 def task_section(row: TaskRow, index: int) -> str:
     """A closed fold with everything about the task."""
     mark = "good" if row.passed else "bad"
-    return (
-        f'<details class="task" id="{task_id(index)}"><summary>{esc(row.name)} '
-        f'<span class="{mark}">{esc(row.status)}</span></summary>{"".join(_inside(row))}</details>'
-    )
+    said = f'{esc(row.name)} <span class="{mark}">{esc(row.status)}</span>'
+    said += f' <span class="dim">{esc(row.row.series)}</span>'
+    inside = "".join(_inside(row))
+    return f'<details class="task" id="{task_id(index)}"><summary>{said}</summary>{inside}</details>'
 
 
 def _inside(row: TaskRow) -> Iterator[str]:

@@ -14,6 +14,7 @@ from warpsmith.types.episode import Episode, StopReason, Turn
 from warpsmith.types.evidence import Evidence, KernelKind, KernelSeen, OperatorSource
 from warpsmith.types.job import Attempt, Job, JobOutcome, JobResult
 from warpsmith.types.kernel_profile import KernelProfile, ProfileReport, Stall
+from warpsmith.types.pins import GpuPin, Pins
 from warpsmith.types.reward import Reward
 from warpsmith.types.roofline import Bound, Precision, ProductWork, Roofline
 from warpsmith.types.status_table import STATUS_TABLE, Fault, RewardRule, StatusRow
@@ -60,6 +61,7 @@ __all__ = [
     "Evidence",
     "Fault",
     "Fitness",
+    "GpuPin",
     "InTurn",
     "Job",
     "JobOutcome",
@@ -75,6 +77,7 @@ __all__ = [
     "OperatorSource",
     "PaperSpeedup",
     "Phase",
+    "Pins",
     "Precision",
     "ProductWork",
     "ProfileReport",
