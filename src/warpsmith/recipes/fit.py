@@ -73,6 +73,8 @@ def run(folder: Path) -> None:
     """The job."""
     from warpsmith.sim.shrink import shrink
 
+    # a job that is killed leaves nothing outside its folder
+    tempfile.tempdir = str(folder)
     try:
         found = Fitted(task=shrink(Task.model_validate_json((folder / "task.json").read_text())))
     except TaskError as error:
