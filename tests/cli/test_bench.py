@@ -1,15 +1,19 @@
 """`warpsmith bench` as a process, with a scripted policy and judge: resuming, budgets, one writer, what is told."""
 
+import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.cli.test_commands import TASK, Shell
+from tests.cli.real import warpsmith
+from tests.cli.test_commands import SCRIPTED, TASK, Shell
 
 from warpsmith.cli.app import run
 from warpsmith.store import RunReader
@@ -153,6 +157,34 @@ def test_a_model_that_costs_money_is_not_started_unasked(shell: Shell) -> None:
     assert os.listdir(shell.folder / "run" / "segments") == ["000001.jsonl"]
 
 
+def on_a_terminal(shell: Shell, *more: str, typed: str = "") -> tuple[int, str]:
+    """Exit status and all that the terminal showed."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, str(SCRIPTED), "bench", "--tasks", "set", *COMMON[:-1], *more]
+    environment = shell.environment(TERM="xterm", COLUMNS="200")
+    process = subprocess.Popen(
+        command, cwd=shell.folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    os.write(ours, typed.encode())
+    shown = b""
+    # reading fails once nobody is at the other end
+    with contextlib.suppress(OSError):
+        while data := os.read(ours, 1 << 16):
+            shown += data
+    os.close(ours)
+    return process.wait(PATIENCE_S), shown.decode()
+
+
+def test_on_a_terminal_it_asks_before_it_spends_and_shows_a_bar(shell: Shell) -> None:
+    (shell.folder / "script.json").write_text('[{"text": "done"}]')
+    paid = ("--policy", "agent", "--model", "scripted:script.json", "--price", "3,15", "--unsafe-local")
+    status, shown = on_a_terminal(shell, *paid, "--out", "paid", typed="n\n")
+    assert status == 2 and "cost unknown until the first has ended" in shown and "not started" in shown
+    status, shown = on_a_terminal(shell)
+    assert status == 0 and "4/4" in shown and "passed 4/4" in shown and "Traceback" not in shown
+
+
 def test_for_a_person(shell: Shell) -> None:
     told = shell.run("bench", "--tasks", "set", *COMMON[:-1], LOSE="d")
     assert told.stdout.splitlines() == [
@@ -161,3 +193,18 @@ def test_for_a_person(shell: Shell) -> None:
         "1 open (done): the same command goes on",
         "report     warpsmith report run",
     ]
+
+
+def test_real_tasks_by_the_builtin_policy_on_workers_that_stay(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    for name, body in {"scaled": "torch.relu(x) * 2.0", "folded": "torch.tanh(x + 1.0)"}.items():
+        (tmp_path / f"{name}.py").write_text(TASK.replace("return x + 1", f"return {body}"))
+    (tmp_path / "tasks.txt").write_text("scaled.py\nfolded.py\n")
+    argv = ("bench", "--tasks", "list:tasks.txt", "--device", "sim", "--out", "run", "--json")
+    done = warpsmith(tmp_path, tmp_path / "cache", *argv, "--protocol", "none", TMPDIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert (answer["passed"], answer["outcomes"]) == (2, {"passed": 2}), done.stderr
+    run = RunReader(tmp_path / "run")
+    assert {e.policy for e in run.episodes()} == {"builtin"} and len(run.verdicts()) == 4
+    assert list(tmp_path.glob("warpsmith-*")) == []

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from warpsmith.gpu.probe import GpuProbe, GpuState, disturbance, probe_of, unread
+from warpsmith.gpu.probe import GpuProbe, GpuState, disturbance, probe_of, stuck, unread
+from warpsmith.gpu.scripted import scripted_gpus
 
 QUIET = GpuState(sm_mhz=1980, temperature_c=40, reasons=0, pids=frozenset({7}), foreign=frozenset())
 
@@ -131,3 +132,37 @@ def test_this_machines_gpu() -> None:
     state = probe_of(gpus[0].uuid).read()
     assert state.sm_mhz and state.sm_mhz > 100
     assert state.temperature_c and 10 < state.temperature_c < 110
+
+
+def looked_at(busy_pct: list[int], pids: tuple[int, ...] = (), lost: bool = False) -> SimpleNamespace:
+    """An NVML whose figure of use is `busy_pct`, one look after the other; `lost`: the GPU fell off the bus."""
+    given = nvml(list(pids))
+    looks = iter(busy_pct)
+
+    def rates(_handle: object) -> SimpleNamespace:
+        if lost:
+            raise NVMLErrorNotFound("GPU is lost")
+        return SimpleNamespace(gpu=next(looks))
+
+    given.NVMLError_GpuIsLost = NVMLErrorNotFound
+    given.nvmlInit = given.nvmlShutdown = lambda: None
+    given.nvmlDeviceGetHandleByUUID = lambda uuid: "handle"
+    given.nvmlDeviceGetUtilizationRates = rates
+    return given
+
+
+@pytest.mark.parametrize(
+    ("fake", "said"),
+    [
+        (looked_at([0]), ""),
+        # what has just ended is still in the driver's figure
+        (looked_at([100, 90, 3]), ""),
+        (looked_at([100, 100, 100]), "it is 100 % busy though no process is on it"),
+        # somebody else's work is no fault
+        (looked_at([], pids=(1,)), ""),
+        (looked_at([], lost=True), "the driver does not answer for it: GPU is lost"),
+    ],
+)
+def test_a_gpu_at_work_for_nobody_is_stuck(fake: SimpleNamespace, said: str) -> None:
+    (gpu,) = scripted_gpus(1)
+    assert stuck(gpu, looks=3, pause_s=0.0, nvml=fake) == said

@@ -126,6 +126,10 @@ def test_a_process_that_takes_too_long_or_fails(tmp_path: Path) -> None:
     slow = BuiltinPolicy(pool=BrokenPool(JobOutcome.TIMED_OUT, None), timeout_s=7)
     with pytest.raises(TaskRefusedError, match="longer than 7 s"):
         next(slow.solve(env))
+    for outcome in (JobOutcome.LOST, JobOutcome.CANCELLED):
+        # nobody's fault who is judged here: a run goes on from there
+        with pytest.raises(InfrastructureError, match=f"was {outcome.value}"):
+            next(BuiltinPolicy(pool=BrokenPool(outcome, None)).solve(env))
     broken = BuiltinPolicy(pool=BrokenPool(JobOutcome.CRASHED, 1))
     with pytest.raises(InfrastructureError, match="status 1: last words"):
         next(broken.solve(env))

@@ -17,7 +17,7 @@ from warpsmith.store import FailureLine, RunReader, RunStore
 from warpsmith.types import Device, Episode, Record, Task, sha256_hex
 from warpsmith.types.llm import Usage
 
-_JOIN_S = 60.0
+_JOIN_S = 10.0
 _POLL_S = 0.2
 
 

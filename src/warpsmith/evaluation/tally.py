@@ -61,12 +61,12 @@ class Tally:
         return said
 
     def summary(self) -> dict[str, object]:
-        """Plain values."""
+        """Plain values; None for what was not measured."""
         sides = {"eager": self._eager, "compile": self._compile}
         return {
             "episodes": self.episodes,
             "passed": self.passed,
             "outcomes": dict(sorted(self.outcomes.items())),
-            "faster": {side: self.faster(against) for side, against in sides.items()},
+            "faster": {s: self.faster(a) if self._ratios[a] else None for s, a in sides.items()},
             "geomean": {side: self.geomean(against) for side, against in sides.items()},
         }

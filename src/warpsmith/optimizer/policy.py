@@ -156,6 +156,8 @@ def _no_answer(ended: JobResult, timeout_s: float) -> Exception:
         return TaskRefusedError(
             f"importing, building or exporting the model took longer than {timeout_s:g} s"
         )
+    if ended.outcome in (JobOutcome.LOST, JobOutcome.CANCELLED):
+        return InfrastructureError(f"the optimizer's process was {ended.outcome.value}")
     last = ended.log_tail.strip().splitlines()
     said = f": {last[-1][:200]}" if last else ""
     if ended.outcome is JobOutcome.COMPLETED:
