@@ -3,7 +3,6 @@
 import contextlib
 import json
 import platform
-import re
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,6 +38,7 @@ from warpsmith.cli.options import (
     RulesOption,
     VaryOption,
     choose,
+    slug,
 )
 from warpsmith.errors import TaskRefusedError
 
@@ -104,7 +104,7 @@ def optimize(
     settings = JudgeSettings(device=chosen_device, rules=chosen_rules, baselines=menu)
     statuses, answers = [], []
     for variant in tasks.variants(original, vary or ()):
-        place = out / _slug(variant.label) if out and vary else out
+        place = out / slug(variant.label) if out and vary else out
         shrink = chosen_device is Device.SIM and not full_size
         done = _optimized(variant.task, make(), settings, place, limits, seed, shrink=shrink)
         if vary and not as_json:
@@ -144,7 +144,7 @@ def _optimized(
     with contextlib.redirect_stdout(sys.stderr), reporter(settings.device) as progress:
         task = _fit_simulator(original, progress) if shrink else original
         manifest = _manifest(task, policy, settings, seed)
-        folder = out or Path(RUNS_FOLDER) / f"{_slug(task.name)}-{_run_key(manifest)[:8]}"
+        folder = out or Path(RUNS_FOLDER) / f"{slug(task.name)}-{_run_key(manifest)[:8]}"
         records, fresh = _run(folder, manifest, original, task, policy, settings, limits, seed, progress)
         if records.episode.stop is StopReason.FINISHED and not _submitted(records):
             unfit = _unfit(task, settings.device, progress)
@@ -200,10 +200,6 @@ def _manifest(task: "Task", policy: "Policy", settings: "JudgeSettings", seed: i
 def _run_key(manifest: "Manifest") -> str:
     """The same question has the same folder."""
     return manifest.model_copy(update={"versions": {}, "started_at": "", "pins": None}).content_hash
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._") or "task"
 
 
 def _run(

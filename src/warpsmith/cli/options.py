@@ -1,5 +1,6 @@
 """Options that several commands share, and what their words mean."""
 
+import re
 from enum import StrEnum
 from typing import Annotated, TypeVar
 
@@ -44,6 +45,11 @@ def choose(kind: type[Choice], word: str, option: str) -> Choice:
         return kind(word)
     except ValueError:
         raise unknown(option, word, [member.value for member in kind]) from None
+
+
+def slug(name: str) -> str:
+    """A name that is safe as that of a folder."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._") or "task"
 
 
 def unknown(option: str, word: str, known: list[str]) -> UsageError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from warpsmith.cli.errors import PASSED, guarded
-from warpsmith.cli.options import DebugOption, JsonOption
+from warpsmith.cli.options import DebugOption, JsonOption, slug
 
 if TYPE_CHECKING:
     from warpsmith.evaluation.compare import Paired
@@ -116,16 +116,17 @@ def _checked(rows: "list[TaskRow]", checks: Path | None) -> "list[TaskRow]":
 
 
 def _kernelbench(rows: "list[TaskRow]") -> dict[str, str]:
-    """One folder a level: `eval_results.json` and the two baseline files that its analysis reads."""
+    """One folder a level, of each line: `eval_results.json` and the two baseline files that its analysis reads."""
     from warpsmith.evaluation.kernelbench_format import baseline_times, eval_results
     from warpsmith.types import BaselineKind
 
-    pairs = [(row.task, row.verdict) for row in rows if row.task]
-    files = {}
-    for level in sorted({task.level for task, _ in pairs if task.level is not None}):
-        folder = f"kernelbench/level{level}"
-        files[f"{folder}/eval_results.json"] = json.dumps(eval_results(pairs, level), indent=1)
-        for kind in (BaselineKind.EAGER, BaselineKind.COMPILE):
-            text = json.dumps(baseline_times(pairs, level, kind), indent=1)
-            files[f"{folder}/baseline_{kind.value}.json"] = text
+    files, lines = {}, list(dict.fromkeys(row.row.series for row in rows))
+    for line in lines:
+        pairs = [(row.ref, row.verdict) for row in rows if row.row.series == line]
+        top = "kernelbench" if len(lines) == 1 else f"kernelbench/{slug(line)}"
+        for level in sorted({task.level for task, _ in pairs if task.level is not None}):
+            files[f"{top}/level{level}/eval_results.json"] = json.dumps(eval_results(pairs, level), indent=1)
+            for kind in (BaselineKind.EAGER, BaselineKind.COMPILE):
+                text = json.dumps(baseline_times(pairs, level, kind), indent=1)
+                files[f"{top}/level{level}/baseline_{kind.value}.json"] = text
     return files

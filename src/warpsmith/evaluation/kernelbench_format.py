@@ -2,18 +2,23 @@
 
 `eval_results.json` maps a problem id to a list of samples, `runtime` in milliseconds and -1 where there is none;
 a baseline file maps `level1` to file names to `{"mean": milliseconds}`. One pair a level, as its script wants.
+
+Its analysis leaves out of every share a problem that the baseline file lacks. What did not pass has no baseline time
+of ours, and would vanish from its fast_p: such a problem stands there with -1, of which no ratio is ever made.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
-from warpsmith.types import BaselineKind, Phase, Status, Task, TimeStats, Verdict
+from warpsmith.types import BaselineKind, Phase, Status, TaskRef, TimeStats, Verdict
 
 NO_RUNTIME = -1.0
 _BEFORE_LOADED = (Phase.ADMISSION, Phase.COMPILE, Phase.LOAD)
 
 
-def eval_results(rows: Iterable[tuple[Task, Verdict | None]], level: int) -> dict[str, list[dict[str, Any]]]:
+def eval_results(
+    rows: Iterable[tuple[TaskRef, Verdict | None]], level: int
+) -> dict[str, list[dict[str, Any]]]:
     """Samples by problem id for one level, numbered in the order given; tasks without a problem id are left out.
 
     A missing verdict, or one that is not `passed`, is incorrect and has no runtime: nothing missing counts as a win.
@@ -28,19 +33,26 @@ def eval_results(rows: Iterable[tuple[Task, Verdict | None]], level: int) -> dic
 
 
 def baseline_times(
-    rows: Iterable[tuple[Task, Verdict | None]], level: int, kind: BaselineKind = BaselineKind.EAGER
+    rows: Iterable[tuple[TaskRef, Verdict | None]], level: int, kind: BaselineKind = BaselineKind.EAGER
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Times of PyTorch's default mode, eager or compile, by file name: the medians that our ratios are made of."""
+    """Times of PyTorch's default mode, eager or compile, by file name: the medians that our ratios are made of.
+
+    A task of which no sample passed is there with -1; one that passed and was not timed is left out.
+    """
     times: dict[str, dict[str, float]] = {}
     for task, verdict in rows:
         timings = verdict.timings if verdict else None
         stats = timings and (timings.eager if kind is BaselineKind.EAGER else timings.compile)
-        if stats and task.level == level:
+        if task.level != level or task.problem_id is None:
+            continue
+        if stats:
             times[file_name(task)] = _stats(stats)
+        elif verdict is None or verdict.status is not Status.PASSED:
+            times.setdefault(file_name(task), {"mean": NO_RUNTIME})
     return {f"level{level}": times}
 
 
-def file_name(task: Task) -> str:
+def file_name(task: TaskRef) -> str:
     """`19_ReLU.py`, by which KernelBench names a problem."""
     name = task.name.removesuffix(".py")
     prefix = f"{task.problem_id}_"

@@ -10,7 +10,7 @@ from warpsmith.evaluation.row import Against, Row, checked
 from warpsmith.evaluation.rows import rows_of, series_name, task_of
 from warpsmith.rollout.journal import journal_path, read_journal
 from warpsmith.store import RunReader
-from warpsmith.types import Episode, Submission, Task, Verdict
+from warpsmith.types import Episode, Submission, Task, TaskRef, TaskSource, Verdict
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,15 @@ class TaskRow:
     def level(self) -> int | None:
         """KernelBench's level, where the task has one."""
         return self.row.level
+
+    @property
+    def ref(self) -> TaskRef:
+        """The task without its text, whether or not it was ever begun."""
+        row = self.row
+        return TaskRef(
+            name=row.task_name, task_hash=row.task_hash, source=TaskSource.KERNELBENCH, level=row.level,
+            problem_id=row.problem_id,
+        )  # fmt: skip
 
     def ratio(self, against: Against) -> float | None:
         """Speed-up of a pass; None where it was not measured."""
