@@ -116,6 +116,11 @@ def device(word: str) -> Device:
     raise InfrastructureError(missing, hint="see warpsmith doctor, or use --device sim for correctness alone")
 
 
+def arch(device: Device) -> str:
+    """What kernels are built for on `device`, such as sm_90."""
+    return _gpus()[0].arch if device is Device.CUDA else ""
+
+
 def _gpus() -> "tuple[GpuInfo, ...]":
     """The GPUs that CUDA_VISIBLE_DEVICES leaves visible."""
     from warpsmith.gpu.devices import list_gpus
@@ -147,12 +152,12 @@ def _local(device: Device, progress: Callable[[Phase, str], None], ahead: bool) 
     from warpsmith.judge.service import LocalJudge
     from warpsmith.sandbox import best_available
 
-    arch = _gpus()[0].arch if device is Device.CUDA else ""
+    built_for = arch(device)
     compiler, sandbox = LocalCompiler(), best_available()
-    judge = LocalJudge(pool(), compiler, sandbox, arch=arch, ahead=ahead, progress=progress)
+    judge = LocalJudge(pool(), compiler, sandbox, arch=built_for, ahead=ahead, progress=progress)
     if ahead:
         judge.prepare(device)
-    return Bench(judge, compiler, Target(device=device, arch=arch), sandbox.name)
+    return Bench(judge, compiler, Target(device=device, arch=built_for), sandbox.name)
 
 
 POOLS: dict[str, Callable[[Device, Callable[[Phase, str], None], bool], Bench]] = {"local": _local}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from pydantic import Field
+from pydantic import Field, ValidationError, model_validator
 
 from warpsmith.errors import UsageError
 from warpsmith.training.advantage import Lambdas
@@ -62,6 +62,12 @@ class Recipe(Record):
     watch: WatchSettings = WatchSettings()
     silence_s: float = 3600.0
     """A trainer that has not moved for so long is ended."""
+
+    @model_validator(mode="after")
+    def _whole_groups(self) -> "Recipe":
+        if self.batch % self.samples:
+            raise ValueError("batch is not a multiple of samples")
+        return self
 
     @property
     def context_tokens(self) -> int:
@@ -139,7 +145,12 @@ def recipe(name: str, **changes: object) -> Recipe:
         raise UsageError(f"unknown recipe {name!r}", hint=f"choose one of: {', '.join(sorted(RECIPES))}")
     if unknown := sorted(set(changes) - set(Recipe.model_fields)):
         raise UsageError(f"a recipe has no {unknown[0]!r}", hint="see the fields of training.recipes.Recipe")
-    return Recipe.model_validate(RECIPES[name].model_dump() | changes)
+    try:
+        return Recipe.model_validate(RECIPES[name].model_dump() | changes)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        figure = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"{figure} of the recipe: {first['msg']}") from error
 
 
 def learner_overrides(

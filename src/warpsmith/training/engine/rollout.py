@@ -134,7 +134,8 @@ class TransformersServer:
         generation = GenerationConfig(
             max_new_tokens=self._answer_tokens,
             do_sample=True,
-            temperature=1.0,
+            # every request names its own; were this 1, the engine would leave the whole step out
+            temperature=0.5,
             top_k=0,
             top_p=1.0,
             eos_token_id=self._stop_ids,

@@ -1,0 +1,81 @@
+"""A model's folder in Hugging Face's format, asked in token ids in this process: for collecting and evaluating."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from warpsmith.errors import UsageError
+from warpsmith.training.chat import ChatEncoder
+from warpsmith.training.token_llm import Generated
+
+
+class LocalModel:
+    """One conversation at a time; what a prompt shares with the last one is not computed again.
+
+    Raises UsageError where the folder holds no model.
+    """
+
+    def __init__(self, folder: str, device: str, dtype: str, attention: str = "sdpa", seed: int = 0):
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            model = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=getattr(torch, dtype), attn_implementation=attention, local_files_only=True
+            )
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"{folder} holds no model", hint="give the folder of a model in Hugging Face's format"
+            ) from error
+        self._model = model.to(device).eval()
+        self._device = device
+        further = model.generation_config.eos_token_id
+        stop_ids = further if isinstance(further, list) else [further]
+        self.encoder = ChatEncoder(tokenizer, [token for token in stop_ids if token is not None])
+        self._chance = torch.Generator(device=device).manual_seed(seed)
+        self._cache: Any = None
+        self._cached: list[int] = []
+
+    def generate(self, prompt: Sequence[int], most: int, temperature: float) -> Generated:
+        """Draws until a stop id or `most` tokens; at temperature 0 the likeliest ones."""
+        import torch
+
+        ids: list[int] = []
+        logprobs: list[float] = []
+        with torch.inference_mode():
+            logits = self._read(list(prompt))
+            while True:
+                scaled = torch.log_softmax(logits / temperature if temperature > 0 else logits, -1)
+                if temperature > 0:
+                    drawn = int(torch.multinomial(scaled.exp(), 1, generator=self._chance))
+                else:
+                    drawn = int(scaled.argmax())
+                ids.append(drawn)
+                logprobs.append(float(scaled[drawn]))
+                if drawn in self.encoder.stop_ids or len(ids) >= most:
+                    break
+                logits = self._forward([drawn])
+        return Generated(ids=tuple(ids), logprobs=tuple(logprobs))
+
+    def _read(self, prompt: list[int]) -> Any:
+        """Logits behind the prompt, (vocabulary,); only what is new of it is computed."""
+        from transformers import DynamicCache
+
+        shared = 0
+        while shared < min(len(prompt) - 1, len(self._cached)) and prompt[shared] == self._cached[shared]:
+            shared += 1
+        if self._cache is None or shared == 0:
+            self._cache, shared = DynamicCache(config=self._model.config), 0
+        else:
+            self._cache.crop(shared)
+        self._cached = prompt[:shared]
+        return self._forward(prompt[shared:])
+
+    def _forward(self, ids: list[int]) -> Any:
+        import torch
+
+        output = self._model(
+            torch.tensor([ids], device=self._device), past_key_values=self._cache, use_cache=True
+        )
+        self._cached = [*self._cached, *ids]
+        return output.logits[0, -1].float()

@@ -1,0 +1,127 @@
+"""The stages that play: collecting trajectories, and evaluating a model. Neither trains anything."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from warpsmith import __version__
+from warpsmith.agent.policy import AgentPolicy
+from warpsmith.agent.settings import AgentSettings
+from warpsmith.agent.single_turn import SingleTurnPolicy
+from warpsmith.sandbox import LocalSandbox, best_available
+from warpsmith.store import Manifest, RunReader, RunStore
+from warpsmith.store.files import write_atomic
+from warpsmith.training.collect import REPLAYED, Workbench, collect, render
+from warpsmith.training.evaluate import rate, rewards_by_task
+from warpsmith.training.local_model import LocalModel
+from warpsmith.training.player import Mode
+from warpsmith.training.recipes import Recipe
+from warpsmith.training.reports import stage_report
+from warpsmith.training.reward import RewardSettings
+from warpsmith.training.stage import Stage, StageFolder, StageManifest, StageResult
+from warpsmith.training.token_llm import TokenLLM
+from warpsmith.types import Episode, Record, Task, sha256_hex
+from warpsmith.types.protocols import Policy
+
+RUN = "run"
+REPORT = "report.md"
+
+
+class PlayInputs(Record):
+    """What is played: `policy` names it in the manifest; `rendered`: work without a conversation is given one."""
+
+    policy: str
+    samples: int
+    rendered: bool = False
+    unsafe_local: bool = False
+
+
+def model_policy(
+    model: LocalModel, name: str, mode: Mode, made: Recipe, *, unsafe_local: bool = False
+) -> Policy:
+    """A policy that keeps the ids it draws, so that its episodes can be trained on."""
+    llm = TokenLLM(name, model.encoder, model.generate, made.context_tokens, temperature=made.temperature)
+    settings = AgentSettings(
+        context_tokens=max(1024, made.context_tokens),
+        max_output_tokens=made.answer_tokens,
+        keep_tokens=True,
+        text_tools=True,
+        trim=False,
+    )
+    if mode is Mode.SINGLE_TURN:
+        return SingleTurnPolicy(llm, settings)
+    return AgentPolicy(llm, LocalSandbox() if unsafe_local else best_available(), settings)
+
+
+def play_stage(
+    out: Path,
+    stage: Stage,
+    tasks: Sequence[Task],
+    inputs: PlayInputs,
+    bench: Callable[[], Workbench],
+    policy: Callable[[], Policy],
+    reward: RewardSettings,
+    *,
+    note: Callable[[str], None] = print,
+) -> StageResult:
+    """Plays every task `inputs.samples` times into the folder's run, and says how often it passed."""
+    with StageFolder(out) as folder:
+        asked = StageManifest(
+            stage=stage,
+            settings={
+                "inputs": inputs.model_dump(mode="json"),
+                "tasks": sorted(task.task_hash[:12] for task in tasks),
+                "reward": reward.model_dump(mode="json"),
+            },
+            versions={"warpsmith": __version__},
+        )
+        if (done := folder.open(asked)) is not None:
+            return done
+        begun = time.monotonic()
+        for number, episode in enumerate(
+            _episodes(folder.path / RUN, tasks, inputs, bench(), policy, note), 1
+        ):
+            earned = episode.reward.milestone if episode.reward else None
+            note(f"{number}: {episode.task_name} by {episode.policy}: {episode.stop.value}, reward {earned}")
+        rewards = rewards_by_task([RunReader(folder.path / RUN)], reward)
+        figures = {"episodes": float(sum(map(len, rewards.values()))), "tasks": float(len(rewards))}
+        for label, above in (("passed", 0.0), ("faster_than_eager", 1.0), ("faster_than_both", 2.0)):
+            found = rate(rewards, above)
+            figures |= {label: found.mean, f"{label}/low": found.low, f"{label}/high": found.high}
+        result = StageResult(stage=stage, figures=figures, seconds=round(time.monotonic() - begun, 1))
+        write_atomic(folder.path / REPORT, stage_report(folder, result, []))
+        return folder.finish(result)
+
+
+def _episodes(
+    run: Path,
+    tasks: Sequence[Task],
+    inputs: PlayInputs,
+    bench: Workbench,
+    policy: Callable[[], Policy],
+    note: Callable[[str], None],
+) -> Iterator[Episode]:
+    with RunStore(run) as store:
+        store.open(
+            Manifest(
+                command="collect",
+                task_hash=sha256_hex(" ".join(sorted(task.task_hash for task in tasks))),
+                task_name=f"{len(tasks)} tasks",
+                policy=inputs.policy,
+                device=bench.settings.device,
+                settings={"judge": bench.settings.content_hash},
+            )
+        )
+        for episode in collect(
+            tasks,
+            policy,
+            inputs.samples,
+            bench,
+            store,
+            failed=lambda task, error: note(f"{task.name} is left for the next run: {error}"),
+        ):
+            yield episode
+            if inputs.rendered and REPLAYED not in episode.policy:
+                sandbox = LocalSandbox() if inputs.unsafe_local else best_available()
+                if (shown := render(episode, bench, store, sandbox)) is not None:
+                    yield shown
