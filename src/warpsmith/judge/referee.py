@@ -26,7 +26,7 @@ from warpsmith.judge.verdict import failed
 from warpsmith.sandbox import by_name
 from warpsmith.store.files import write_atomic
 from warpsmith.types import Accuracy, Device, Phase, Status, Verdict
-from warpsmith.types.protocols import Menu
+from warpsmith.types.protocols import Menu, SandboxUser
 
 
 def prepare(root: Path) -> Callable[[], None]:
@@ -98,6 +98,8 @@ class Starter:
             read_only=(*self.setup.own_paths, str(readable), str(self._folder.share)),
             writable=(caches,) if trusted else (),
             environment=tuple(variables.items()) if trusted else (),
+            # what one baseline compiles, the next finds
+            user=SandboxUser.SHARED if trusted else SandboxUser.OWN,
         )
         if not trusted:
             spec = instrumented(self.setup.instrument, spec, self._folder)

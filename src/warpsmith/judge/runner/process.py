@@ -26,7 +26,7 @@ from warpsmith.judge.runner.channel import (
 from warpsmith.sandbox.process import ProcessEnd, Tree
 from warpsmith.sim.page import Page
 from warpsmith.types import Device
-from warpsmith.types.protocols import Sandbox, SandboxSpec
+from warpsmith.types.protocols import Sandbox, SandboxSpec, SandboxUser
 
 START_TIMEOUT_S = 120.0
 KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "CUDA_HOME", "LD_LIBRARY_PATH")
@@ -47,6 +47,7 @@ class RunnerSpec:
     read_only: Sequence[str]
     writable: Sequence[str] = ()
     environment: Sequence[tuple[str, str]] = ()
+    user: SandboxUser = SandboxUser.OWN
     module: str = "warpsmith.judge.runner.inside"
     launcher: Sequence[str] = ()
     """Words before the interpreter, inside the sandbox."""
@@ -77,6 +78,7 @@ class RunnerProcess:
             cwd=str(cwd),
             read_only=tuple(spec.read_only),
             writable=tuple(spec.writable),
+            user=spec.user,
             gpu=spec.device is Device.CUDA,
         )
         environment = {k: os.environ[k] for k in KEPT_ENVIRONMENT if k in os.environ}
