@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 import torch
 
 from warpsmith.errors import (
+    CandidateCrashedError,
     CandidateTimedOutError,
     CheatingError,
+    SubmissionUnsupportedError,
     TaskRefusedError,
     TaskUnsupportedError,
     WrongResultError,
@@ -34,6 +36,7 @@ from warpsmith.judge.timing.measure import Timed, Timer
 from warpsmith.judge.timing.modes import Entry
 from warpsmith.judge.timing.ratio import Interleaved
 from warpsmith.judge.timing.roofline import ProductCount, Traffic
+from warpsmith.sim import unsupported
 from warpsmith.types import Accuracy, BaselineKind, Device, Phase, Rules
 from warpsmith.types.arguments import Arguments
 
@@ -102,6 +105,15 @@ class Session:
 
     def correctness(self, runner: RunnerProcess) -> None:
         """Load the submission; the untimed checks: weights changed half-way, and what ran judged soon."""
+        try:
+            self._correctness(runner)
+        except SubmissionUnsupportedError as error:
+            if unsupported.may_show_late(self.folder.candidate_sources()):
+                raise
+            detail = f"says that it is unsupported and uses nothing that is: {error}"
+            raise CandidateCrashedError(detail) from error
+
+    def _correctness(self, runner: RunnerProcess) -> None:
         self._enter(Phase.LOAD, "loading the submission")
         runner.await_ready()
         self._load(runner, "submission", str(self.folder.candidate))
