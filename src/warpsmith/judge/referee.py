@@ -28,6 +28,9 @@ from warpsmith.store.files import write_atomic
 from warpsmith.types import Accuracy, Device, Phase, Status, Verdict
 from warpsmith.types.protocols import Menu, SandboxUser
 
+PATIENCE = 0.6
+"""Of a judgement's time, for all answers of the candidate: its end without a verdict would be infrastructure's."""
+
 
 def prepare(root: Path) -> Callable[[], None]:
     """Start what needs no device and no submission; the function that is returned judges the job in `root`.
@@ -134,6 +137,7 @@ class Referee:
         self.session = session = Session(self.folder, self.job, self._report)
         with _TasksMemory():
             candidate.give_device()
+            candidate.patience_s = PATIENCE * self.settings.timeout_s
             session.admit(self.folder.task.read_text())
             session.await_build()
             with explained(session, candidate):
@@ -180,6 +184,7 @@ class Referee:
             close = scoring.close_calls(stats, accuracy, prepares=session.prepares)
             if close and not alive:
                 candidate = self.start.runner("the candidate", self.folder.candidate)
+                candidate.patience_s = PATIENCE * self.settings.timeout_s
                 session.resubmit(candidate)
             for entry in close:
                 scoring.again(session, candidate, entry)
