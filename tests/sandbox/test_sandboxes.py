@@ -16,7 +16,8 @@ import pytest
 from warpsmith.errors import InfrastructureError, UsageError
 from warpsmith.sandbox import SANDBOXES, LocalSandbox, best_available, by_name, python_paths
 from warpsmith.sandbox.process import Tree, run_tree
-from warpsmith.types.protocols import SandboxSpec
+from warpsmith.sandbox.view import OWN_UIDS
+from warpsmith.types.protocols import SandboxSpec, SandboxUser
 
 
 @pytest.fixture(params=[kind for kind in SANDBOXES if kind is not LocalSandbox], ids=lambda kind: kind.name)
@@ -50,16 +51,46 @@ def sh(sandbox, script, spec) -> str:
     return run(sandbox, ["sh", "-c", script], spec).output
 
 
-def test_another_user_with_no_privileges(sandbox, job):
-    out = sh(
-        sandbox, "id -u; id -g; id -G; grep -E '^(Cap|NoNewPrivs)' /proc/self/status", spec_for(job)
-    ).split()
-    assert out[:2] == ["65534", "65534"] and set(out[2:-12]) == {"65534"}
+@pytest.mark.parametrize("user", SandboxUser)
+def test_another_user_with_no_privileges(sandbox, job, user):
+    script = "id -u; id -g; id -G; grep -E '^(Cap|NoNewPrivs)' /proc/self/status"
+    out = sh(sandbox, script, spec_for(job, user=user)).split()
+    own = user is SandboxUser.OWN and os.geteuid() == 0
+    assert int(out[0]) in (OWN_UIDS if own else {65534})
+    assert out[1] == "65534" and set(out[2:-12]) == {"65534"}
     assert out[-12:] == [
         *(word for name in ("Inh", "Prm", "Eff", "Bnd", "Amb") for word in (f"Cap{name}:", "0" * 16)),
         "NoNewPrivs:",
         "1",
     ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a plain user has a user namespace each")
+def test_users_of_their_own_are_not_each_others(sandbox, job):
+    """Each owns what it writes, and neither counts as the other, whatever it may write and whatever it is called."""
+    script = "echo x >out/$1; env | grep -c SANDBOX_UID; id -u; read wait"
+    argv = ["sh", "-c", script, "sh"]
+    read_fd, write_fd = os.pipe()
+    both = [
+        subprocess.Popen(
+            sandbox.command([*argv, name], spec_for(job)), stdin=read_fd, stdout=subprocess.PIPE, text=True
+        )
+        for name in ("a", "b")
+    ]
+    try:
+        # at the same time
+        said = [[int(process.stdout.readline()) for _ in range(2)] for process in both]
+    finally:
+        os.close(write_fd)
+        for process in both:
+            process.communicate(timeout=60)
+        os.close(read_fd)
+    assert [hidden for hidden, _ in said] == [0, 0]
+    first, second = (uid for _, uid in said)
+    assert first != second and {first, second} < set(OWN_UIDS)
+    assert (job / "out/b").stat().st_uid == second
+    sh(sandbox, "echo x >out/c", spec_for(job, user=SandboxUser.SHARED))
+    assert (job / "out/c").stat().st_uid == 65534
 
 
 def test_the_job_folder_is_read_only_but_for_the_writable_path(sandbox, job):

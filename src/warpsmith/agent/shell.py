@@ -22,7 +22,7 @@ from warpsmith.agent.failures import ToolError
 from warpsmith.agent.output import Drain
 from warpsmith.errors import InfrastructureError
 from warpsmith.sandbox.process import Tree
-from warpsmith.types.protocols import Sandbox, SandboxSpec
+from warpsmith.types.protocols import Sandbox, SandboxSpec, SandboxUser
 
 OUTPUT_LIMIT = 30_000
 MAX_COMMAND = 100_000
@@ -88,6 +88,7 @@ class Surroundings:
             cwd=root,
             read_only=self.read_only,
             writable=(root,),
+            user=SandboxUser.SHARED,
             max_processes=self.max_processes,
             max_file_bytes=self.max_file_bytes,
         )

@@ -20,6 +20,7 @@ from pathlib import Path
 from warpsmith.types import Device, Record
 from warpsmith.types.protocols import JudgeSettings
 
+_SOURCES = (".py", ".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc", ".inl")
 ENTRY = "warpsmith.judge.referee:prepare"
 
 
@@ -73,6 +74,15 @@ class JobFolder:
         self.share = root / "share"
         self.observer = self.share / "observer"
         self.baseline = root / "baseline"
+
+    def candidate_sources(self) -> dict[str, str]:
+        """The submission's files by path; the generated binding is none of them."""
+        files = [path for path in sorted(self.candidate.rglob("*")) if path.suffix in _SOURCES]
+        return {
+            str(path.relative_to(self.candidate)): path.read_text(errors="replace")
+            for path in files
+            if path.name != "cuda_extension.py"
+        }
 
     def own_kernels(self) -> frozenset[str]:
         """Names of the kernels that the submission's build made, as a person reads them; known once it is there."""

@@ -26,7 +26,10 @@ from warpsmith.judge.verdict import failed
 from warpsmith.sandbox import by_name
 from warpsmith.store.files import write_atomic
 from warpsmith.types import Accuracy, Device, Phase, Status, Verdict
-from warpsmith.types.protocols import Menu
+from warpsmith.types.protocols import Menu, SandboxUser
+
+PATIENCE = 0.6
+"""Of a judgement's time, for all answers of the candidate: its end without a verdict would be infrastructure's."""
 
 
 def prepare(root: Path) -> Callable[[], None]:
@@ -98,6 +101,8 @@ class Starter:
             read_only=(*self.setup.own_paths, str(readable), str(self._folder.share)),
             writable=(caches,) if trusted else (),
             environment=tuple(variables.items()) if trusted else (),
+            # what one baseline compiles, the next finds
+            user=SandboxUser.SHARED if trusted else SandboxUser.OWN,
         )
         if not trusted:
             spec = instrumented(self.setup.instrument, spec, self._folder)
@@ -132,6 +137,7 @@ class Referee:
         self.session = session = Session(self.folder, self.job, self._report)
         with _TasksMemory():
             candidate.give_device()
+            candidate.patience_s = PATIENCE * self.settings.timeout_s
             session.admit(self.folder.task.read_text())
             session.await_build()
             with explained(session, candidate):
@@ -178,6 +184,7 @@ class Referee:
             close = scoring.close_calls(stats, accuracy, prepares=session.prepares)
             if close and not alive:
                 candidate = self.start.runner("the candidate", self.folder.candidate)
+                candidate.patience_s = PATIENCE * self.settings.timeout_s
                 session.resubmit(candidate)
             for entry in close:
                 scoring.again(session, candidate, entry)

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 
 import torch
 
-from warpsmith.errors import CandidateTimedOutError, CheatingError, TaskRefusedError, TaskUnsupportedError
+from warpsmith.errors import (
+    CandidateCrashedError,
+    CandidateTimedOutError,
+    CheatingError,
+    SubmissionUnsupportedError,
+    TaskRefusedError,
+    TaskUnsupportedError,
+    WrongResultError,
+)
 from warpsmith.gpu.probe import probe_of
 from warpsmith.judge.admission import fitness
 from warpsmith.judge.correctness import accuracy
@@ -17,20 +25,25 @@ from warpsmith.judge.correctness.verifier import Call, Verifier
 from warpsmith.judge.evidence import disarmed
 from warpsmith.judge.evidence.gather import Gathered
 from warpsmith.judge.job import JobFolder, RefereeJob
-from warpsmith.judge.reference import weights
+from warpsmith.judge.reference import moving, weights
 from warpsmith.judge.reference.model import Reference
 from warpsmith.judge.runner import values
 from warpsmith.judge.runner.process import RunnerProcess
+from warpsmith.judge.timing import modes
 from warpsmith.judge.timing.bracket import Bench
 from warpsmith.judge.timing.clock import Samples, time_stats, unsteady_null
 from warpsmith.judge.timing.measure import Timed, Timer
 from warpsmith.judge.timing.modes import Entry
 from warpsmith.judge.timing.ratio import Interleaved
 from warpsmith.judge.timing.roofline import ProductCount, Traffic
+from warpsmith.sim import unsupported
 from warpsmith.types import Accuracy, BaselineKind, Device, Phase, Rules
 from warpsmith.types.arguments import Arguments
 
 BUILD_POLL_S = 0.001
+MOVED_NOTE = (
+    "weights had changed since the last call: what is made of them belongs into the call, or into prepare()"
+)
 SIM_LARGE_ELEMENTS = 4 << 20
 """Above this a call that does not end on the simulator says nothing about the submission."""
 
@@ -75,6 +88,7 @@ class Session:
         for i, state in enumerate(self.states):
             torch.save(state, self._state_path(i))
         verifier = Verifier(self.reference, self.model, noise=found.rounding_noise, faulting=found.faulting)
+        self._movable = self._can_move(verifier)
         self.bench = Bench(verifier, device, draws=found.draws, kept=found.returns_state)
         self.checks = Checks(self.bench, self.findings, self.settings.call_timeout_s)
         self.timer = Timer(
@@ -91,6 +105,15 @@ class Session:
 
     def correctness(self, runner: RunnerProcess) -> None:
         """Load the submission; the untimed checks: weights changed half-way, and what ran judged soon."""
+        try:
+            self._correctness(runner)
+        except SubmissionUnsupportedError as error:
+            if unsupported.may_show_late(self.folder.candidate_sources()):
+                raise
+            detail = f"says that it is unsupported and uses nothing that is: {error}"
+            raise CandidateCrashedError(detail) from error
+
+    def _correctness(self, runner: RunnerProcess) -> None:
         self._enter(Phase.LOAD, "loading the submission")
         runner.await_ready()
         self._load(runner, "submission", str(self.folder.candidate))
@@ -106,9 +129,13 @@ class Session:
                 if i == checks // 2:
                     self._use_weights(len(self.states) - 1, runner)
                     self._prepare(runner)
+                    self.bench.moving = self._moves()
                 self.findings.add(self.bench.run(runner, timeout_s))
             self.checks.distributions(runner)
             self._judge_evidence()
+        except WrongResultError:
+            self.findings.notes += [MOVED_NOTE] if self.bench.moving else []
+            raise
         except CandidateTimedOutError as error:
             self._too_large_for_sim(error)
             raise
@@ -118,7 +145,7 @@ class Session:
 
         Then shapes and layouts that the task never uses: told, never counted.
         """
-        self.bench.watch = None
+        self.bench.watch, self.bench.moving = None, self._moves()
         if self.settings.rules is Rules.PAPER:
             found = disarmed.outcome(self.bench, runner, self.settings.call_timeout_s)
             self.findings.checks += [found] if found is not None else []
@@ -181,7 +208,8 @@ class Session:
         runner.ask("prepare", self.settings.load_timeout_s)
 
     def _candidate(self, runner: RunnerProcess) -> Timed:
-        return Timed(runner, self.settings.call_timeout_s, self.findings.add, self.findings.ran)
+        keep, watch = self.findings.add, self.findings.ran
+        return Timed(runner, self.settings.call_timeout_s, keep, watch, self._moves())
 
     def _baseline(self, runner: RunnerProcess, entry: Entry, timeout_s: float) -> Timed:
         """Loads a baseline, which is then treated as the candidate is: verified and observed in every bracket."""
@@ -191,8 +219,8 @@ class Session:
         # Compiled code draws other random numbers from the same seed.
         incomparable = self.bench.draws and entry.kind is not BaselineKind.EAGER
         keep = (lambda bracket: bracket) if incomparable else Tally().add
-        timed = Timed(runner, timeout_s, keep, Gathered())
-        self.bench.watch = timed.watch
+        timed = Timed(runner, timeout_s, keep, Gathered(), self._movable and entry.kind not in modes.KEEPING)
+        self.bench.watch, self.bench.moving = timed.watch, timed.moving
         timed.keep(self.bench.run(runner, timeout_s))
         return timed
 
@@ -242,11 +270,11 @@ class Session:
             "observer": str(self.folder.observer),
         }  # fmt: skip
         runner.ask("load", self.settings.load_timeout_s, **request)
-        self.model.load_state_dict(self.states[0])
+        self.bench.verifier.load(self.states[0])
 
     def _use_weights(self, i: int, runner: RunnerProcess) -> None:
         """Give the reference and a runner the i-th set of weights."""
-        self.model.load_state_dict(self.states[i])
+        self.bench.verifier.load(self.states[i])
         runner.ask("weights", self.settings.load_timeout_s, state=self._state_path(i))
 
     def _prepare(self, runner: RunnerProcess) -> None:
@@ -264,6 +292,18 @@ class Session:
         other.load_state_dict(varied)
         call = Call(self.reference.draw_inputs, secrets.randbits(62), secrets.randbits(62))
         return drawn if Verifier(self.reference, other, noise=False).usable(call) else varied
+
+    def _can_move(self, verifier: Verifier) -> bool:
+        """Whether the reference still says something when its weights have moved."""
+        drawn = moving.drawn(self.model, secrets.randbits(62))
+        call = Call(self.reference.draw_inputs, secrets.randbits(62), secrets.randbits(62), moves=drawn)
+        usable = bool(drawn) and not verifier.usable(call)
+        verifier.load(self.states[0])
+        return usable
+
+    def _moves(self) -> bool:
+        """Whether the candidate's weights change between brackets: not where it has a `prepare()` to tell of them."""
+        return self._movable and not self.prepares
 
     def _state_path(self, i: int) -> str:
         return str(self.folder.share / f"state{i}.pt")

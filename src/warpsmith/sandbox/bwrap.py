@@ -8,10 +8,21 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import PurePath
+from shlex import join
 
-from warpsmith.sandbox.limits import drop_privileges, prlimit
+from warpsmith.sandbox.limits import become_own_user, drop_privileges, prlimit
 from warpsmith.sandbox.probe import missing, probe
-from warpsmith.sandbox.view import UID, Kind, Mount, cwd_inside, job_mounts, system_mounts
+from warpsmith.sandbox.view import (
+    OWN_UID_VARIABLE,
+    UID,
+    Kind,
+    Mount,
+    as_own_user,
+    cwd_inside,
+    job_mounts,
+    own_user,
+    system_mounts,
+)
 from warpsmith.types.protocols import SandboxSpec
 
 _TOOLS = ("bwrap", "setpriv", "prlimit")
@@ -30,19 +41,21 @@ class BwrapSandbox:
     def command(self, argv: Sequence[str], spec: SandboxSpec) -> list[str]:
         """`argv` wrapped; inherited file descriptors pass through. A signal's end comes back as 128 + signal.
 
-        As root, folders in `spec.writable` are handed to user 65534. Raises InfrastructureError where a path
-        of `spec` does not exist.
+        As root, folders in `spec.writable` are handed to the user that the command runs as. Raises
+        InfrastructureError where a path of `spec` does not exist.
         """
-        root = os.geteuid() == 0
+        root, own = os.geteuid() == 0, own_user(spec)
         jobs = job_mounts(spec, other_user=root)
-        if root:
-            for mount in jobs:
-                if mount.kind is Kind.WRITABLE and os.path.isdir(mount.path):
-                    os.chown(mount.path, UID, UID)
+        owned = [m.path for m in jobs if root and m.kind is Kind.WRITABLE and os.path.isdir(m.path)]
+        for path in owned if not own else ():
+            os.chown(path, UID, UID)
         user = [] if root else ["--unshare-user", "--uid", str(UID), "--gid", str(UID)]
         system = system_mounts(gpu=spec.gpu)
         size = str(spec.tmp_bytes)
-        return [
+        become = ["sh", "-euc", f'exec {become_own_user()} "$@"', "sandbox"]
+        if not own:
+            become = drop_privileges(change_user=True) if root else []
+        wrapped = [
             shutil.which("bwrap") or "bwrap",
             *user,
             *("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--die-with-parent"),
@@ -57,10 +70,12 @@ class BwrapSandbox:
             *("--remount-ro", "/"),
             *("--chdir", cwd_inside(spec)),
             "--",
-            *(drop_privileges(change_user=True) if root else ()),
+            *become,
             *prlimit(spec),
             *argv,
         ]
+        hand_over = f'chown "${OWN_UID_VARIABLE}":{UID} {join(owned)}' if owned else ""
+        return as_own_user(wrapped, hand_over) if own else wrapped
 
 
 def _parents(mounts: Sequence[Mount]) -> list[str]:

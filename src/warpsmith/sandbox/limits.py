@@ -1,6 +1,8 @@
 """Limits and privileges: the commands that an isolated program is started through, inside its namespaces."""
 
-from warpsmith.sandbox.view import UID
+from shlex import join
+
+from warpsmith.sandbox.view import OWN_UID_VARIABLE, UID
 from warpsmith.types.protocols import SandboxSpec
 
 
@@ -14,9 +16,9 @@ def prlimit(spec: SandboxSpec, *, processes: bool = True) -> list[str]:
     return [*argv, "--"]
 
 
-def drop_privileges(*, change_user: bool, uid: int | str = UID) -> list[str]:
-    """No capabilities now or later, and the user `uid` where the caller may become another one."""
-    user = [f"--reuid={uid}", f"--regid={UID}", "--clear-groups"] if change_user else []
+def drop_privileges(*, change_user: bool) -> list[str]:
+    """No capabilities now or later, and user UID where the caller may become another one."""
+    user = [f"--reuid={UID}", f"--regid={UID}", "--clear-groups"] if change_user else []
     return [
         "setpriv",
         *user,
@@ -26,3 +28,9 @@ def drop_privileges(*, change_user: bool, uid: int | str = UID) -> list[str]:
         "--no-new-privs",
         "--",
     ]
+
+
+def become_own_user() -> str:
+    """Words of a shell, before a program: no capabilities now or later, and the user that `as_own_user` chose."""
+    plain = join(["env", f"--unset={OWN_UID_VARIABLE}", *drop_privileges(change_user=True)])
+    return plain.replace(f"--reuid={UID}", f'--reuid="${OWN_UID_VARIABLE}"')

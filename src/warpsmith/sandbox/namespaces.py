@@ -1,12 +1,11 @@
 """Isolation with what every Linux has: util-linux's unshare, mount, setpriv and prlimit.
 
-As root the namespaces are made directly and the user is changed inside them: the kernel counts a user's processes
-together, so a tree that may write nothing gets a user of its own, named after the wrapper's process id, which nobody
-else has while the wrapper lives. A plain user gets a user
-namespace for the mounts and a second one inside it, where the program is user 65534 and owns nothing. The shell
-that builds the view stays as the first process of the pid namespace: the wrapper's death kills it
-(`--kill-child`), and its death kills everything. It cannot become the program, since a change of user clears
-the death signal.
+As root the namespaces are made directly and the user is changed inside them, to the one that `SandboxSpec.user` asks
+for: one of its own is named after the wrapper's process id, which nobody else has while the wrapper lives. A plain
+user gets a user namespace for the mounts and a second one inside it, where the program is user 65534, owns nothing
+and has a count of processes of its own. The shell that builds the view stays as the first process of the pid
+namespace: the wrapper's death kills it (`--kill-child`), and its death kills everything. It cannot become the
+program, since a change of user clears the death signal.
 """
 
 import os
@@ -14,19 +13,28 @@ import shutil
 from collections.abc import Sequence
 from shlex import join, quote
 
-from warpsmith.sandbox.limits import drop_privileges, prlimit
+from warpsmith.sandbox.limits import become_own_user, drop_privileges, prlimit
 from warpsmith.sandbox.probe import SBIN, missing, probe
-from warpsmith.sandbox.view import OWN_UIDS, UID, Kind, Mount, cwd_inside, job_mounts, own_user, system_mounts
+from warpsmith.sandbox.view import (
+    OWN_UID_VARIABLE,
+    UID,
+    Kind,
+    Mount,
+    as_own_user,
+    cwd_inside,
+    job_mounts,
+    own_user,
+    system_mounts,
+)
 from warpsmith.types.protocols import SandboxSpec
 
 _TOOLS = ("unshare", "setpriv", "prlimit", "mount", "umount", "pivot_root", "sh")
 _ROOT = "/tmp"
 _OLD = "/.old"
-_OWN = "WARPSMITH_SANDBOX_UID"
 
 
 class NamespacesSandbox:
-    """Own mount, pid, net, ipc and uts namespaces; user 65534; no capabilities; a root with only a view."""
+    """Own mount, pid, net, ipc and uts namespaces; another user; no capabilities; a root with only a view."""
 
     name = "namespaces"
 
@@ -37,17 +45,14 @@ class NamespacesSandbox:
     def command(self, argv: Sequence[str], spec: SandboxSpec) -> list[str]:
         """`argv` wrapped; inherited file descriptors pass through. A signal's end comes back as 128 + signal.
 
-        As root, folders in `spec.writable` are handed to user 65534. Raises InfrastructureError where a path
-        of `spec` does not exist.
+        As root, folders in `spec.writable` are handed to the user that the command runs as. Raises
+        InfrastructureError where a path of `spec` does not exist.
         """
         root = os.geteuid() == 0
         namespaces = ["--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child"]
         user = [] if root else ["--user", "--map-root-user"]
         script = _script(spec, root=root)
-        # the shell becomes unshare, whose process id it is then
-        wrap = f'export {_OWN}=$(({OWN_UIDS.start} + $$)); exec "$@"'
-        return [
-            *(["sh", "-euc", wrap, "sandbox"] if own_user(spec) else []),
+        wrapped = [
             shutil.which("unshare") or "unshare",
             *user,
             *namespaces,
@@ -59,6 +64,7 @@ class NamespacesSandbox:
             "sandbox",
             *argv,
         ]
+        return as_own_user(wrapped) if own_user(spec) else wrapped
 
 
 def _script(spec: SandboxSpec, *, root: bool) -> str:
@@ -70,13 +76,9 @@ def _script(spec: SandboxSpec, *, root: bool) -> str:
     tmpfs = f"mount -t tmpfs -o nosuid,nodev,mode=1777,size={spec.tmp_bytes} tmpfs"
     own = own_user(spec)
     inner = [*drop_privileges(change_user=root and not own), *prlimit(spec)]
-    program = join(inner)
-    if own:
-        program = join(
-            ["env", f"--unset={_OWN}", *drop_privileges(change_user=True, uid=_OWN), *prlimit(spec)]
-        )
-        program = program.replace(f"--reuid={_OWN}", f'--reuid="${_OWN}"')
-    elif not root:
+    program = f"{become_own_user()} {join(prlimit(spec))}" if own else join(inner)
+    owner = f'"${OWN_UID_VARIABLE}":{UID}' if own else f"{UID}:{UID}"
+    if not root:
         inner = ["unshare", "--user", f"--map-user={UID}", f"--map-group={UID}", "--keep-caps", "--", *inner]
         program = join(inner)
     lines = [
@@ -98,7 +100,7 @@ def _script(spec: SandboxSpec, *, root: bool) -> str:
         f"pivot_root . .{_OLD}",
         "cd /",
         *_show(jobs, source_prefix=_OLD, target_prefix="", root=root),
-        *([f"chown {UID}:{UID} {join(owned)}"] if owned else []),
+        *([f"chown {owner} {join(owned)}"] if owned else []),
         f"umount -l {_OLD}; rmdir {_OLD}",
         *_read_only_but(["/proc", "/dev", "/tmp", *writable]),
         f"cd -- {quote(cwd_inside(spec))}",

@@ -154,6 +154,8 @@ class Tree:
                 return
             processes = self._processes()
             running = [process for process in processes if _runs(process)]
+            if running:
+                _signal_inside(processes, signal.SIGSTOP)
             for process in running:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.suspend()
@@ -163,7 +165,9 @@ class Tree:
 
     def resume(self) -> None:
         """Lets the tree go on."""
-        for process in self._processes():
+        processes = self._processes()
+        _signal_inside(processes, signal.SIGCONT)
+        for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.resume()
 
@@ -290,6 +294,24 @@ def _runs(process: psutil.Process) -> bool:
         return process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     except psutil.NoSuchProcess:
         return False
+
+
+def _signal_inside(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
+    """Signals every process in the pid namespaces that these have for themselves, all at one moment.
+
+    From inside the kernel does that as a whole, with what is being forked; a list of processes can miss one whose
+    parent ends while it is made. Without namespaces, or nsenter, nothing happens.
+    """
+    tool, own = shutil.which("nsenter"), os.stat("/proc/self/ns/pid").st_ino
+    first: dict[int, int] = {}
+    for process in processes:
+        with contextlib.suppress(OSError):
+            first.setdefault(os.stat(f"/proc/{process.pid}/ns/pid").st_ino, process.pid)
+    first.pop(own, None)
+    user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
+    for pid in first.values() if tool else ():
+        argv = [tool, f"--target={pid}", *user, "--pid", "--", "sh", "-c", f"kill -{int(number)} -1"]
+        subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_GRACE_S, check=False)
 
 
 def _pid(process: psutil.Process) -> int:

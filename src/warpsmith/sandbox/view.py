@@ -4,19 +4,22 @@ import os
 import stat
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from warpsmith.errors import InfrastructureError, UsageError
-from warpsmith.types.protocols import SandboxSpec
+from warpsmith.types.protocols import SandboxSpec, SandboxUser
 
 UID = 65534
-"""The user that isolated processes run as, and their group; where one leaves no files behind, see `OWN_UIDS`."""
+"""The user that isolated processes share, and the group of all of them."""
 
 OWN_UIDS = range(2_000_000_000, 2_000_000_000 + (1 << 22))
 """As root, users of one isolated tree each: this range's start plus a process id (at most 2^22 on Linux)."""
+
+OWN_UID_VARIABLE = "WARPSMITH_SANDBOX_UID"
+"""Of the shell that starts a sandbox, whose process id becomes the sandbox's."""
 
 _SYSTEM = (
     "/usr",
@@ -151,11 +154,14 @@ def job_mounts(spec: SandboxSpec, *, other_user: bool) -> list[Mount]:
 
 
 def own_user(spec: SandboxSpec) -> bool:
-    """True where a tree of `spec` gets a user of its own: as root, where it can leave no file for a later one.
+    """True where a tree of `spec` gets a user of its own: as root, where this user namespace maps `OWN_UIDS`."""
+    return os.geteuid() == 0 and spec.user is SandboxUser.OWN and _mapped(OWN_UIDS)
 
-    False too where this user namespace does not map `OWN_UIDS`.
-    """
-    return os.geteuid() == 0 and not spec.writable and _mapped(OWN_UIDS)
+
+def as_own_user(argv: Sequence[str], first: str = "") -> list[str]:
+    """`argv` with OWN_UID_VARIABLE set to a user that nobody else is while it runs; `first`: a shell line before."""
+    number = f"export {OWN_UID_VARIABLE}=$(({OWN_UIDS.start} + $$))"
+    return ["sh", "-euc", "\n".join(filter(None, [number, first, 'exec "$@"'])), "sandbox", *argv]
 
 
 def _mapped(users: range) -> bool:

@@ -1,6 +1,7 @@
 """Constructs that the simulator cannot run, found before a compiler sees them."""
 
 import re
+from collections.abc import Mapping
 from functools import cache
 
 from warpsmith.errors import SubmissionUnsupportedError
@@ -63,6 +64,24 @@ _LIBRARY_NAME = re.compile(rb"(cublas|cudnn)(Lt)?[A-Z]\w+|CU(BLAS|DNN)_\w+")
 _LIBRARIES = {b"cublas": "cuBLAS", b"cudnn": "cuDNN", b"CUBLAS": "cuBLAS", b"CUDNN": "cuDNN"}
 _NAMESPACES = {b"cub": "CUB", b"thrust": "Thrust", b"cutlass": "CUTLASS", b"cute": "CUTLASS"}
 _ASM = (b"asm", b"__asm__", b"__asm")
+
+
+_SHOWN_LATE = {
+    ".py": r"cpp_extension|load_inline|CUDAGraph|cuda\.graph|make_graphed_callables|reduce-overhead",
+    "": r"cublas|cudnn|this_grid|grid_group|atomic|volatile|__threadfence|__nanosleep|\b__ld\w+|cudaLaunchKernel",
+}
+"""What may turn out to be unsupported only when it runs: builds and graphs in Python; in C++ library calls of types
+that the stand-ins lack, and blocks that wait for one another."""
+
+
+def may_show_late(sources: Mapping[str, str]) -> bool:
+    """Whether these files (path → text) name anything that only running them shows to be unsupported.
+
+    What a process says of itself counts only then: a submission that is wrong must not be able to call itself so.
+    """
+    return any(
+        re.search(_SHOWN_LATE[".py" if path.endswith(".py") else ""], text) for path, text in sources.items()
+    )
 
 
 def unsupported(path: str, source: bytes, start: int, what: str) -> SubmissionUnsupportedError:

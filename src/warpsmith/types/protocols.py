@@ -206,6 +206,17 @@ class Sandbox(Protocol):
     def command(self, argv: Sequence[str], spec: "SandboxSpec") -> list[str]: ...
 
 
+class SandboxUser(StrEnum):
+    """As root, who runs what is isolated. The kernel counts a user's processes together, and keeps keys for each.
+
+    `own`: a user that nobody else is while it runs, and who owns what it writes. `shared`: user 65534, for what
+    several commands write one after the other. Otherwise each command has a user namespace of its own.
+    """
+
+    OWN = "own"
+    SHARED = "shared"
+
+
 class SandboxSpec(Record):
     """What an isolated process may see and use."""
 
@@ -213,6 +224,7 @@ class SandboxSpec(Record):
     read_only: tuple[str, ...] = ()
     """Paths to show read-only, besides the system's."""
     writable: tuple[str, ...] = ()
+    user: SandboxUser = SandboxUser.OWN
     gpu: bool = False
     cpu_seconds: int = 0
     """0: no limit."""

@@ -228,6 +228,7 @@ def _one(
     """Errors on one distribution, added to `found`; or why there are none."""
     if not call.paper and judge.usable(call):
         return "the reference says nothing there"
+    judge.wear(call)
     reference, model = judge.reference, judge.model
     inputs = call.inputs()
     dtypes = _dtypes([*values.flatten(inputs)[1], *model.state_dict().values()])

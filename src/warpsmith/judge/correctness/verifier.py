@@ -11,6 +11,7 @@ import torch
 from warpsmith.errors import TaskRefusedError, TaskUnsupportedError, WrongResultError
 from warpsmith.judge.correctness import distributions, gates, indices, moments
 from warpsmith.judge.reference.model import Reference
+from warpsmith.judge.reference.moving import Move, MovingWeights
 from warpsmith.judge.runner import values
 
 NOISE_FACTOR = 16.0
@@ -26,13 +27,14 @@ Draw = Callable[[int], list[Any]]
 class Call:
     """One call: how its inputs are drawn, and the seeds of its inputs and of what forward itself draws.
 
-    `paper`: judged by the paper's gate too.
+    `paper`: judged by the paper's gate too. `moves`: of the weights, in force during the call on both sides.
     """
 
     draw: Draw
     input_seed: int
     forward_seed: int
     paper: bool = True
+    moves: tuple[Move, ...] = ()
 
     def inputs(self) -> list[Any]:
         """A fresh copy of its inputs."""
@@ -52,12 +54,23 @@ class Verifier:
         """What was allowed for at most: the reference's rounding, and what TF32 does not resolve."""
         self.noisy = False
         """The reference's rounding was allowed for in both gates."""
+        self._moving = MovingWeights(model)
+
+    def load(self, state: dict[str, torch.Tensor]) -> None:
+        """Give the reference other weights."""
+        self.model.load_state_dict(state)
+        self._moving.forget()
+
+    def wear(self, call: Call) -> None:
+        """Give the reference the weights of this call."""
+        self._moving.use(call.moves)
 
     def verify(self, call: Call, actual: object, shared: list[torch.Tensor]) -> gates.Comparison:
         """Compares `actual`.
 
         Raises WrongResultError where `shared`, the inputs after the call, are not as the reference leaves them.
         """
+        self.wear(call)
         inputs = call.inputs()
         tensors = values.flatten(inputs)[1]
         versions = [t._version for t in tensors]
@@ -92,6 +105,7 @@ class Verifier:
 
     def usable(self, call: Call) -> str:
         """Why the reference says nothing under this call's inputs; empty where it does."""
+        self.wear(call)
         try:
             output = self._forward(call.inputs(), call)
             summaries = [s for s in gates.summarise(output) if s.count]
@@ -109,6 +123,7 @@ class Verifier:
         """False where the reference leaves the scale-aware gate of its own float64 run: an intermediate overflowed,
         or cancelled. Then the more accurate of two kernels is the one that disagrees. True where float64 cannot tell.
         """
+        self.wear(call)
         try:
             expected = self._forward(call.inputs(), call)
             return self._agrees(expected, self._oracle(call), call)
@@ -120,6 +135,7 @@ class Verifier:
 
         Then two honest kernels of different accuracy disagree there as well.
         """
+        self.wear(call)
         try:
             expected = self._forward(call.inputs(), call)
             return all(self.compare(expected, moved, call).scale_gate for moved in self._jittered(call))

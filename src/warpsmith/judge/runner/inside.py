@@ -18,6 +18,7 @@ import torch
 
 from warpsmith.compile import extensions
 from warpsmith.judge.evidence.observer.client import Observer
+from warpsmith.judge.reference.moving import MovingWeights
 from warpsmith.judge.reference.recorder import OperatorCounts
 from warpsmith.judge.reference.seeding import seed_all
 from warpsmith.judge.runner import keyrings, memory, values
@@ -112,6 +113,7 @@ class Runner:
         self.exporter = Exporter(device)
         self.model: torch.nn.Module | None = None
         self.forward = None
+        self.moving: MovingWeights | None = None
         self.inputs: list = []
         self.last: list = []
         self._told: dict | None = None
@@ -176,6 +178,18 @@ class Runner:
             self.model.load_state_dict(state)
         except RuntimeError as error:
             raise InterfaceMismatch(_other_parameters(self.model, state) or str(error)) from error
+        self.moving = MovingWeights(self.model)
+        return {}
+
+    def move(self, request: dict) -> dict:
+        """Other weights from the next call on, of which the model is told nothing."""
+        try:
+            self.moving.use(request["moves"])
+        except KeyError as error:
+            raise InterfaceMismatch(
+                f"ModelNew has no parameter {error}: fold weights in prepare()"
+            ) from error
+        self._synchronize()
         return {}
 
     def prepare(self, request: dict) -> dict:
@@ -290,6 +304,7 @@ class Runner:
             "weights": self.weights,
             "prepare": self.prepare,
             "room": self.room,
+            "move": self.move,
             "arm": self.arm,
             "call": self.call,
             "null": self.null,

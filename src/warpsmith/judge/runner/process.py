@@ -1,10 +1,12 @@
 """The referee's side of one runner: start it isolated, ask it things, end its whole tree."""
 
+import math
 import os
 import secrets
 import signal
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +28,7 @@ from warpsmith.judge.runner.channel import (
 from warpsmith.sandbox.process import ProcessEnd, Tree
 from warpsmith.sim.page import Page
 from warpsmith.types import Device
-from warpsmith.types.protocols import Sandbox, SandboxSpec
+from warpsmith.types.protocols import Sandbox, SandboxSpec, SandboxUser
 
 START_TIMEOUT_S = 120.0
 KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "CUDA_HOME", "LD_LIBRARY_PATH")
@@ -47,6 +49,7 @@ class RunnerSpec:
     read_only: Sequence[str]
     writable: Sequence[str] = ()
     environment: Sequence[tuple[str, str]] = ()
+    user: SandboxUser = SandboxUser.OWN
     module: str = "warpsmith.judge.runner.inside"
     launcher: Sequence[str] = ()
     """Words before the interpreter, inside the sandbox."""
@@ -66,6 +69,8 @@ class RunnerProcess:
 
     page: Page | None = None
     """On the simulator, what its library's launches are to do: written here, and only read there."""
+    patience_s = math.inf
+    """Seconds that its answers may take, all together: slow in every call, it would run the judge out of time."""
 
     def __init__(self, spec: RunnerSpec, sandbox: Sandbox, cwd: Path):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -77,6 +82,7 @@ class RunnerProcess:
             cwd=str(cwd),
             read_only=tuple(spec.read_only),
             writable=tuple(spec.writable),
+            user=spec.user,
             gpu=spec.device is Device.CUDA,
         )
         environment = {k: os.environ[k] for k in KEPT_ENVIRONMENT if k in os.environ}
@@ -133,9 +139,12 @@ class RunnerProcess:
 
     def receive_raw(self, timeout_s: float) -> bytes:
         """The next message's bytes, undecoded: the caller's clock is running."""
+        begun = time.monotonic()
         try:
-            data, fds = self._channel.receive_bytes(timeout_s)
+            data, fds = self._channel.receive_bytes(min(timeout_s, self.patience_s))
         except ChannelTimeout:
+            if self.patience_s < timeout_s:
+                raise CandidateTimedOutError(f"{self.name} took too long in all of its answers") from None
             raise CandidateTimedOutError(f"{self.name} did not answer within {timeout_s:g} s") from None
         except ChannelClosed:
             raise self._ended() from None
@@ -143,6 +152,7 @@ class RunnerProcess:
             raise CandidateCrashedError(f"{self.name} sent a malformed message: {error}") from None
         for fd in fds:
             os.close(fd)
+        self.patience_s = max(0.0, self.patience_s - (time.monotonic() - begun))
         return data
 
     def parse(self, data: bytes, request: Request) -> dict:

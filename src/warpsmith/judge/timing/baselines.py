@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from warpsmith.store.files import write_atomic
 from warpsmith.types import BaselineKind, Machine, Record, TimeStats, sha256_hex
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Raised whenever the timing protocol changes, so that older baselines are measured again."""
 
 

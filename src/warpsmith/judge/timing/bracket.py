@@ -3,22 +3,23 @@
 A bracket is a few calls back to back, each on inputs of its own that were never used before: one call where a call
 is long, many where it is short, so that the bracket's own cost, about 0.1 ms on a GPU, stays small beside it.
 
-Order: inputs written → last outputs poisoned → L2 flushed → device idle → clock starts → calls → answer → the
-GPU idle as this process sees it → clock stops → outputs named by the runner, read here and compared.
+Order: inputs written → weights moved → last outputs poisoned → L2 flushed → device idle → clock starts → calls →
+answer → the GPU idle as this process sees it → clock stops → outputs named by the runner, read here and compared.
 """
 
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from warpsmith.judge.correctness import gates
 from warpsmith.judge.correctness.verifier import Call, Draw, Verifier
 from warpsmith.judge.evidence.gather import Gathered
+from warpsmith.judge.reference import moving
 from warpsmith.judge.runner.exchange import InputBuffers, OutputReader, RunnerRoom, set_bytes
 from warpsmith.judge.runner.process import Request, RunnerProcess
-from warpsmith.judge.timing.clock import MAX_CALLS, calls_per_bracket, early_ms, late_ms
+from warpsmith.judge.timing.clock import MAX_CALLS, calls_per_bracket, early_ms, late_ms, moving_ms
 from warpsmith.sim import order
 
 PROBED_CALLS = 8
@@ -80,6 +81,9 @@ class Bench:
         self.cuda = device == "cuda"
         self.watch: Gathered | None = None
         """Given what the observer saw of every bracket."""
+        self.moving = False
+        """Whether fresh calls are on moved weights: not where what is made of weights may be kept."""
+        self._moved: dict[RunnerProcess, tuple[moving.Move, ...]] = {}
         self._lanes: dict[RunnerProcess, _Lane] = {}
         self._set_bytes = self._elements = 0
         self.verify_s = 0.0
@@ -106,15 +110,13 @@ class Bench:
         with a page, nothing that it launches runs. Raises the errors of RunnerProcess, and WrongResultError where an
         input was changed.
         """
-        wanted = [call or self.fresh() for _ in range(calls)]
+        wanted = self._wanted(calls, call)
         lane = self._lay(runner, wanted)
         # Another for each call: a kernel that lacks a barrier gives other results in it.
         threads = order.ORDERS[self._turn % len(order.ORDERS)]
         if runner.page is not None:
             runner.page.set(order=threads, zeroed=op == "zeroed", disarmed=disarmed)
-        raw_ms = self._clocked(
-            runner, runner.request(op, calls=calls), timeout_s, seed=wanted[0].forward_seed
-        )
+        raw_ms = self._clocked(runner, runner.request(op, calls=calls), timeout_s, wanted[0])
         start = time.perf_counter_ns()
         answer = runner.ask("describe", timeout_s)
         describing_ms = (time.perf_counter_ns() - start) / 1e6
@@ -142,16 +144,18 @@ class Bench:
 
     def fresh(self, draw: Draw | None = None, *, paper: bool = True) -> Call:
         """A call on inputs never used before, drawn as the task draws them or by `draw`."""
-        return Call(draw or self.reference.draw_inputs, secrets.randbits(62), secrets.randbits(62), paper)
+        moves = moving.drawn(self.model, secrets.randbits(62)) if self.moving else ()
+        drawn = draw or self.reference.draw_inputs
+        return Call(drawn, secrets.randbits(62), secrets.randbits(62), paper, moves)
 
     def null(self, runner: RunnerProcess, timeout_s: float, calls: int) -> float:
         """Milliseconds of a bracket without its calls, prepared as one of `calls` calls is, and after the same pause.
 
         To be called between two `run`s, of a process that runs no candidate: what another says is not believed.
         """
-        wanted = [self.fresh() for _ in range(calls)]
+        wanted = self._wanted(calls)
         self._lay(runner, wanted)
-        raw_ms = self._clocked(runner, runner.request("null"), timeout_s, seed=wanted[0].forward_seed)
+        raw_ms = self._clocked(runner, runner.request("null"), timeout_s, wanted[0])
         runner.ask("describe", timeout_s)
         if self.watch is not None:
             runner.ask("evidence", timeout_s)
@@ -172,6 +176,12 @@ class Bench:
         return self._elements
 
     # ---- steps ------------------------------------------------------------------------------------------------
+
+    def _wanted(self, calls: int, call: Call | None = None) -> list[Call]:
+        """The calls of one bracket, all on the weights of the first."""
+        first = call or self.fresh()
+        seeds = [(secrets.randbits(62), secrets.randbits(62)) for _ in range(calls - 1)]
+        return [first, *(replace(first, input_seed=i, forward_seed=f) for i, f in seeds)]
 
     def _lay(self, runner: RunnerProcess, wanted: list[Call]) -> _Lane:
         """Draw the inputs of every call and write them where the runner reads them."""
@@ -208,14 +218,15 @@ class Bench:
         buffers.attach(runner, ANSWER_TIMEOUT_S)
         return _Lane(buffers, OutputReader(buffers))
 
-    def _clocked(self, runner: RunnerProcess, request: Request, timeout_s: float, *, seed: int = 0) -> float:
+    def _clocked(self, runner: RunnerProcess, request: Request, timeout_s: float, call: Call) -> float:
         """Milliseconds from sending `request`, everything settled, until it is answered and the GPU is idle.
 
-        The runner's generators are seeded with `seed` before the clock starts, as the reference's will be.
+        The runner's weights are moved and its generators seeded before the clock starts, as the reference's will be.
         """
+        moved_ms = self._move(runner, call, timeout_s)
         self._flush_l2()
         since = time.perf_counter_ns()
-        runner.ask("arm", timeout_s, seed=seed)
+        runner.ask("arm", timeout_s, seed=call.forward_seed)
         start = time.perf_counter_ns()
         runner.post(request)
         data = runner.receive_raw(timeout_s)
@@ -225,7 +236,15 @@ class Bench:
             torch.cuda.synchronize()
         raw_ms = (time.perf_counter_ns() - start) / 1e6
         runner.parse(data, request)
-        return raw_ms + early_ms((start - since) / 1e6)
+        return raw_ms + early_ms((start - since) / 1e6) + moving_ms(moved_ms)
+
+    def _move(self, runner: RunnerProcess, call: Call, timeout_s: float) -> float:
+        """What moving the runner's weights took, in ms."""
+        since = time.perf_counter_ns()
+        if call.moves != self._moved.get(runner, ()):
+            runner.ask("move", timeout_s, moves=call.moves)
+            self._moved[runner] = call.moves
+        return (time.perf_counter_ns() - since) / 1e6
 
     def _flush_l2(self) -> None:
         if not self.cuda:

@@ -19,6 +19,8 @@ DESCRIBE_MS = 0.3
 DESCRIBE_OUTPUT_MS = 0.03
 ARM_MS = 2.0
 """Wide, until it is measured on a GPU how long getting ready takes there at most."""
+MOVE_MS = 5.0
+"""Wide, until it is measured on a GPU what moving 64 MiB of weights in 8 tensors takes there at most."""
 LAUNCH_BOUND_FACTOR = 5.0
 LAUNCH_BOUND_SHARE = 0.5
 RESOLUTION_MS = 1e-4
@@ -64,6 +66,11 @@ def early_ms(arming_ms: float) -> float:
     It is added to the bracket. Honestly: a change of context (0.2 ms on an H200) and eight short launches.
     """
     return max(0.0, arming_ms - ARM_MS)
+
+
+def moving_ms(taken_ms: float) -> float:
+    """What moving the weights took beyond what it can honestly take, in ms; added to the bracket."""
+    return max(0.0, taken_ms - MOVE_MS)
 
 
 def late_ms(describing_ms: float, outputs: int) -> float:

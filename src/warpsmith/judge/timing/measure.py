@@ -40,6 +40,8 @@ class Timed:
     timeout_s: float
     keep: Keep
     watch: Gathered | None = None
+    moving: bool = False
+    """Whether its weights change between brackets."""
 
 
 class Timer:
@@ -126,7 +128,7 @@ class Timer:
         return replace(samples, unstable=self._unstable(before, samples.raw_ms))
 
     def _choose(self, timed: Timed) -> int:
-        self.bench.watch = timed.watch
+        self.bench.watch, self.bench.moving = timed.watch, timed.moving
         self.failed = timed.runner
         calls, brackets = self.bench.choose_calls(timed.runner, timed.timeout_s)
         for bracket in brackets:
@@ -154,7 +156,7 @@ class Timer:
         return NullCost.of(raw_ms)
 
     def _run(self, timed: Timed, calls: int) -> Bracket:
-        self.bench.watch = timed.watch
+        self.bench.watch, self.bench.moving = timed.watch, timed.moving
         self.failed = timed.runner
         bracket = self.bench.run(timed.runner, timed.timeout_s, calls=calls, sparing=True)
         timed.keep(bracket)

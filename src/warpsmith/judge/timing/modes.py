@@ -194,6 +194,8 @@ _KINDS: dict[BaselineKind, Callable[..., Callable[..., Any]]] = {
     BaselineKind.TVM: lambda forward: _compiled(forward, backend="tvm"),
 }
 """One line a kind."""
+KEEPING = (BaselineKind.FROZEN, BaselineKind.TVM)
+"""Kinds that make constants of the weights at the first call: none may change after it."""
 
 
 def _set_flags(mode: Mode) -> None:
