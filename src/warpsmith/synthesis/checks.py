@@ -14,7 +14,8 @@ from warpsmith.judge.check_task import SEED, SYNTHESIZED_MS, check_task, idle_pa
 from warpsmith.judge.reference import Reference
 from warpsmith.synthesis.cost import CostModel, look
 from warpsmith.synthesis.filtering import FILTER_VERSION
-from warpsmith.synthesis.records import ComposedTask, FilterRow, GpuTimes, Reject
+from warpsmith.synthesis.labels import not_run
+from warpsmith.synthesis.records import ComposedTask, FilterRow, GpuTimes, Origin, Reject
 from warpsmith.synthesis.smaller import smaller
 from warpsmith.tasks.user_file import check_source
 from warpsmith.types import (
@@ -76,7 +77,8 @@ def check(task: ComposedTask, device: Device, folder: Path) -> FilterRow:
         rejects, detail = (Reject.RAISES,), str(error)
     return FilterRow(
         task_hash=task.task_hash, device=device, filter_version=FILTER_VERSION,
-        rejects=tuple(sorted(rejects, key=list(Reject).index)), detail=detail[:300], checked_hash=checked, times=times,
+        rejects=tuple(sorted(rejects, key=list(Reject).index)), detail=detail[:300], checked_hash=checked,
+        times=times,
         seconds=round(time.perf_counter() - begun, 4),
     )  # fmt: skip
 
@@ -87,6 +89,8 @@ def _cheap(task: ComposedTask) -> None:
         check_source(task.code, task.name)
     except TaskUnreadableError as error:
         raise _RejectedError((Reject.UNREADABLE,), str(error)) from error
+    if task.provenance.origin not in (Origin.BLOCK, Origin.USER) and (wrong := not_run(task.ops, task.code)):
+        raise _RejectedError((Reject.MISLABELLED,), f"its code does not run {', '.join(wrong)}")
     cost = task.cost
     if cost is not None:
         _within(cost.eager_ms, cost.peak_bytes)

@@ -75,7 +75,7 @@ def _operator(template: Template, found: Probed, version: str) -> Operator:
         family=_family(template, found), library="torch", version=version, licence=LICENCE, ranks=found.ranks,
         requires=template.requires, parameters=template.parameters, first=template.first,
         inputs=template.inputs, constructor=template.constructor, code=template.code, takes=found.takes,
-        gives=found.gives, void_on=found.void_on, keeps_values=found.keeps_values,
+        gives=found.gives, void_on=found.void_on,
         keeps_shape=found.keeps_shape, ends=template.ends or not found.floating, trace=found.trace,
         dims_out=template.dims_out,
     )  # fmt: skip

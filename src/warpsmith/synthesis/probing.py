@@ -41,9 +41,8 @@ class Probed:
     """What trying found."""
 
     takes: Values
-    gives: Values
+    gives: dict[Values, Values]
     void_on: tuple[Values, ...]
-    keeps_values: bool
     keeps_shape: bool
     floating: bool
     trace: tuple[str, ...]
@@ -139,9 +138,8 @@ class _Trial:
         known = [v for v in _NARROW_FIRST if _subset(v, takes)]
         return Probed(
             takes=takes,
-            gives=self._gives(takes) if floating else Values.ANY,
+            gives={v: self._gives(v) for v in known} if floating else {},
             void_on=tuple(v for v in known if self._void(v)) if floating else (),
-            keeps_values=floating and all(self._holds(v) for v in known if v is not Values.ANY),
             keeps_shape=y.shape == x.shape,
             floating=floating,
             trace=trace,
@@ -194,14 +192,13 @@ class _Trial:
         changed.view(-1)[-1] = False
         return not bool(changed.any()) and not self.template.inputs
 
-    def _gives(self, takes: Values) -> Values:
-        samples = [sample(takes, self.shape)]
-        if takes is Values.ANY and self.template.first is None:
+    def _gives(self, values: Values) -> Values:
+        if self.template.first is not None:
+            return narrowest(self._run(self._drawn(self.template.first)))
+        samples = [sample(values, self.shape)]
+        if values is Values.ANY:
             samples += [samples[0] - 5, samples[0] * 0.1, samples[0] * 5 + 9]
-        results = [
-            self._run(x if self.template.first is None else self._drawn(self.template.first)) for x in samples
-        ]
-        return min((narrowest(y) for y in results), key=lambda v: _WIDTH[v])
+        return min((narrowest(self._run(x)) for x in samples), key=lambda v: _WIDTH[v])
 
     def _void(self, values: Values) -> bool:
         if self.template.first is not None:
@@ -210,9 +207,6 @@ class _Trial:
         y = self._run(x)
         constant = y.numel() > 1 and bool((y == y.flatten()[0]).all())
         return constant or (x.shape == y.shape and torch.allclose(x, y, rtol=1e-6, atol=1e-7))
-
-    def _holds(self, values: Values) -> bool:
-        return self.template.first is None and within(self._run(sample(values, self.shape)), values)
 
     def _drawn(self, template: InputTemplate) -> torch.Tensor:
         shape = (
