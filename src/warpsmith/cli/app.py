@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from warpsmith import __version__
-from warpsmith.cli import check, ci, doctor, judge, optimize, regrade, report
+from warpsmith.cli import check, ci, doctor, judge, optimize, regrade, report, synth
 from warpsmith.cli.errors import PASSED, USAGE, on_signals, report_error
 
 # NoSuchOption, MissingParameter and the like; named through typer, which carries its own parser
@@ -27,6 +27,7 @@ app.command("regrade")(regrade.regrade)
 app.command("doctor")(doctor.doctor)
 app.command("report")(report.report)
 app.command("ci")(ci.ci)
+app.add_typer(synth.app, name="synth")
 
 
 def _print_version(wanted: bool) -> None:

@@ -90,7 +90,11 @@ def _family(template: Template, found: Probed) -> Family:
 def _guessed_modules(known: set[str]) -> Iterator[Template]:
     """Modules that need no argument and take one tensor: most are activations."""
     for name, thing in _public():
-        if not inspect.isclass(thing) or name in known or reason_by_name(name, thing) is not LeftOut.NO_TEMPLATE:
+        if (
+            not inspect.isclass(thing)
+            or name in known
+            or reason_by_name(name, thing) is not LeftOut.NO_TEMPLATE
+        ):
             continue
         needed = [
             p for p in list(inspect.signature(thing.__init__).parameters.values())[1:]

@@ -186,7 +186,9 @@ class _Trial:
         samples = [sample(takes, self.shape)]
         if takes is Values.ANY and self.template.first is None:
             samples += [samples[0] - 5, samples[0] * 0.1, samples[0] * 5 + 9]
-        results = [self._run(x if self.template.first is None else self._drawn(self.template.first)) for x in samples]
+        results = [
+            self._run(x if self.template.first is None else self._drawn(self.template.first)) for x in samples
+        ]
         return min((narrowest(y) for y in results), key=lambda v: _WIDTH[v])
 
     def _void(self, values: Values) -> bool:
@@ -201,7 +203,11 @@ class _Trial:
         return self.template.first is None and within(self._run(sample(values, self.shape)), values)
 
     def _drawn(self, template: InputTemplate) -> torch.Tensor:
-        shape = self.shape if template.shape == ("same",) else tuple(evaluate(e, self.names) for e in template.shape)
+        shape = (
+            self.shape
+            if template.shape == ("same",)
+            else tuple(evaluate(e, self.names) for e in template.shape)
+        )
         text = template.draw.format(shape=", ".join(map(str, shape)), **self.names)
         return eval(text, namespace())
 

@@ -86,7 +86,12 @@ def _flops(func: Any, args: Any, kwargs: Any, result: Any) -> int:
         return 0
     try:
         return int(count(*args, **(kwargs or {}), out_val=result))
-    except (TypeError, ValueError, IndexError, AssertionError):  # a form of the call that torch does not count
+    except (
+        TypeError,
+        ValueError,
+        IndexError,
+        AssertionError,
+    ):  # a form of the call that torch does not count
         return 0
 
 
