@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from warpsmith.cli.agent_options import EndpointOption
 from warpsmith.cli.errors import PASSED, guarded
 from warpsmith.cli.options import DebugOption, DeviceOption, JsonOption
 from warpsmith.errors import UsageError
 
 if TYPE_CHECKING:
+    from warpsmith.synthesis.llm_composer import LLMComposer
+    from warpsmith.synthesis.mixes import Mix
     from warpsmith.synthesis.records import Catalogue, ComposedTask
 
 _CRAWL, _COMPOSE = "write one with: warpsmith synth crawl", "write it with: warpsmith synth compose"
+LLM_TRIES = 4
+"""Questions for a task that is wanted: most of a small model's answers are none."""
 CatalogueOption = Annotated[
     Path, typer.Option("--catalogue", metavar="FILE.json", help="What `synth crawl` wrote.")
 ]
@@ -64,6 +69,10 @@ def compose(
         str, typer.Option("--mix", metavar="NAME|FILE.toml", help="paper, graded, or your own.")
     ] = "paper",
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same bytes.")] = 0,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="BACKEND:NAME", help="Let a language model write them.")
+    ] = None,
+    endpoint: EndpointOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
@@ -93,14 +102,23 @@ def compose(
                 if held % 25 == 0 or held == count:
                     progress.phase("compose", f"{held} of {count}")
 
-            standing = compose_set(blocks, log, of_blocks, origin=Origin.BLOCK, last=len(blocks), told=told)
-            stacked = compose_set(GrammarComposer(known, chosen, seed), log, count - of_blocks, told=told)
+            if model is not None:
+                written = compose_set(_llm_composer(model, endpoint, known, chosen, seed), log, count,
+                                      origin=Origin.LLM, last=LLM_TRIES * count, told=told)  # fmt: skip
+                parts = {"written": written}
+            else:
+                standing = compose_set(
+                    blocks, log, of_blocks, origin=Origin.BLOCK, last=len(blocks), told=told
+                )
+                stacked = compose_set(GrammarComposer(known, chosen, seed), log, count - of_blocks, told=told)
+                parts = {"stacked": stacked, "blocks": standing}
             held = len(log.rows())
     if as_json:
-        print(json.dumps({"held": held, "stacked": stacked.model_dump(), "blocks": standing.model_dump()}))
+        print(json.dumps({"held": held, **{name: part.model_dump() for name, part in parts.items()}}))
     else:
-        print(f"{held} tasks in {out}: {stacked.composed + standing.composed} new, {stacked.repeated} repeated a "
-              f"structure, {stacked.not_found + standing.not_found} found no sizes")  # fmt: skip
+        new, repeated = sum(p.composed for p in parts.values()), sum(p.repeated for p in parts.values())
+        print(f"{held} tasks in {out}, {new} of them new; {repeated} repeated a structure and "
+              f"{sum(p.not_found for p in parts.values())} were not found")  # fmt: skip
     return PASSED
 
 
@@ -151,6 +169,15 @@ def filter_(
         print("\n".join(f"{count:>7} {name}" for name, count in counts.items()))
         print(f"{left} left" if left else "all were checked")
     return PASSED
+
+
+def _llm_composer(
+    model: str, endpoint: str | None, catalogue: "Catalogue", mix: "Mix", seed: int
+) -> "LLMComposer":
+    from warpsmith.llm import LLMSettings, connect
+    from warpsmith.synthesis.llm_composer import LLMComposer
+
+    return LLMComposer(connect(model, LLMSettings(endpoint=endpoint)), catalogue, mix, seed)
 
 
 def read_catalogue(path: Path) -> "Catalogue":

@@ -81,7 +81,6 @@ def from_folder(
         Path, typer.Argument(metavar="FOLDER", help="Python files: modules with EXAMPLES, or tasks.")
     ],
     out: Annotated[Path, typer.Option("--out", metavar="TASKS.jsonl", help="For `synth filter`.")],
-    gpu: Annotated[str, typer.Option("--gpu", help="Estimates are of this GPU.")] = "H200",
     licence: Annotated[str, typer.Option("--licence", help="SPDX identifier of the modules.")] = (
         "LicenseRef-Proprietary"
     ),
@@ -108,13 +107,11 @@ def from_folder(
     wiring.require_judge_extra()
     with contextlib.redirect_stdout(sys.stderr), reporter() as progress:
         from warpsmith.synthesis.composing import ComposeLog
-        from warpsmith.synthesis.user_modules import as_it_is, costed, mixed_in, read_folder
+        from warpsmith.synthesis.user_modules import as_it_is, mixed_in, read_folder
 
         progress.phase("read", str(folder))
         operators, whole = read_folder(folder, licence=licence)
-        made: list[ComposedTask] = [as_it_is(op, gpu) for op in operators] + [
-            costed(task, gpu) for task in whole
-        ]
+        made: list[ComposedTask] = [as_it_is(op) for op in operators] + whole
         chosen = mixed_in(made, others, share, seed)
         with ComposeLog(out) as log:
             for task in [*made, *chosen]:

@@ -21,14 +21,16 @@ VALIDATION_SHARE = 0.05
 
 
 def row_of(task: ComposedTask, fingerprint: str, measured: Iterable[FilterRow] = ()) -> SynthRow:
-    """The row of a task; `measured` are its rows of GPUs."""
-    times = tuple(row.times for row in measured if row.times is not None)
+    """The row of a task; `measured` are what the gates said of it."""
+    rows = list(measured)
+    times = tuple(row.times for row in rows if row.times is not None)
+    cost = task.cost or next((row.cost for row in rows if row.cost is not None), None)
     gains = [t.fusion_gain for t in times if t.fusion_gain is not None]
-    gain = gains[0] if gains else (task.cost.fusion_gain if task.cost else None)
+    gain = gains[0] if gains else (cost.fusion_gain if cost else None)
     return SynthRow(
         ops=task.ops, data_source=task.data_source, code=task.code, name=task.name, provenance=task.provenance,
-        cost=task.cost, times=times, fusion_gain=gain,
-        band=band_of(len(task.ops), task.cost, fusion_gain=gains[0] if gains else None),
+        cost=cost, times=times, fusion_gain=gain,
+        band=band_of(len(task.ops), cost, fusion_gain=gains[0] if gains else None),
         fingerprint=fingerprint, split=split_of(fingerprint),
     )  # fmt: skip
 

@@ -381,5 +381,7 @@ class FilterRow(Record):
     detail: str = ""
     checked_hash: str | None = None
     """Hash of the smaller text that was run in its place."""
+    cost: CostEstimate | None = None
+    """Where the task came without an estimate."""
     times: GpuTimes | None = None
     seconds: float = 0.0

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from warpsmith.errors import TaskUnreadableError, UsageError
-from warpsmith.synthesis.cost import CostModel, look
+from warpsmith.synthesis.blocks import render_block
 from warpsmith.synthesis.records import (
     ComposedTask,
     Family,
@@ -137,18 +137,10 @@ def _task(name: str, code: str, licence: str) -> ComposedTask:
     )  # fmt: skip
 
 
-def costed(task: ComposedTask, gpu: str) -> ComposedTask:
-    """The task with its estimate. Runs its code on the meta device; raises TaskRefusedError where it does not."""
-    seen = look(task.code)
-    return task.model_copy(update={"cost": CostModel.of(gpu).estimate(seen), "trace": seen.trace.names})
-
-
-def as_it_is(op: Operator, gpu: str) -> ComposedTask:
+def as_it_is(op: Operator) -> ComposedTask:
     """The task of a user's operator at the sizes that its example states."""
-    from warpsmith.synthesis.blocks import render_block
-
     parameters: dict[str, Any] = {p.name: int(p.choices[0]) for p in op.parameters}
-    task = ComposedTask(
+    return ComposedTask(
         name=f"{op.name.replace('.', '_')}_{op.variant}", ops=(op.name,), data_source=LIBRARY,
         code=render_block(op, parameters),
         provenance=Provenance(
@@ -156,7 +148,6 @@ def as_it_is(op: Operator, gpu: str) -> ComposedTask:
         ),
         key=sha256_hex(op.content_hash)[:32],
     )  # fmt: skip
-    return costed(task, gpu)
 
 
 def mixed_in(
