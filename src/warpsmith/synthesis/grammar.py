@@ -40,7 +40,7 @@ _RANK_WEIGHTS = {2: 1.0, 3: 1.0, 4: 1.5, 5: 0.5}
 _FAMILY_WEIGHTS = {
     Family.ACTIVATION: 1.5, Family.ELEMENTWISE: 1.0, Family.BINARY: 1.2, Family.REDUCTION: 1.2, Family.NORM: 1.5,
     Family.SOFTMAX: 0.7, Family.SCAN: 0.5, Family.LINEAR: 1.4, Family.CONV: 1.6, Family.POOL: 1.0,
-    Family.ATTENTION: 0.35, Family.RECURRENT: 0.12, Family.RESHAPE: 0.8, Family.RESAMPLE: 0.4,
+    Family.ATTENTION: 0.35, Family.RECURRENT: 0.04, Family.RESHAPE: 0.8, Family.RESAMPLE: 0.4,
     Family.INDEX: 0.5, Family.SORT: 0.2, Family.LOSS: 0.5, Family.DISTANCE: 0.4, Family.OTHER: 0.08,
 }  # fmt: skip
 _STARTS = (
