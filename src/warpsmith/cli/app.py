@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from warpsmith import __version__
-from warpsmith.cli import bench, check, ci, doctor, judge, leaderboard, optimize, regrade, report, train
+from warpsmith.cli import bench, check, ci, doctor, judge, leaderboard, optimize, regrade, report, synth, train
 from warpsmith.cli.errors import PASSED, USAGE, on_signals, report_error
 
 # NoSuchOption, MissingParameter and the like; named through typer, which carries its own parser
@@ -30,6 +30,7 @@ app.command("report")(report.report)
 app.command("ci")(ci.ci)
 app.add_typer(leaderboard.app)
 app.add_typer(train.app, name="train")
+app.add_typer(synth.app, name="synth")
 
 
 def _print_version(wanted: bool) -> None:

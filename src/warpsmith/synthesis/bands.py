@@ -29,3 +29,9 @@ def band_of(
         points += 1 if cost.flops else 0
         points += (gain < _GAIN_STEPS[0]) - (gain > _GAIN_STEPS[1])
     return bands[min(max(points, 0), len(bands) - 1)]
+
+
+def bands_of(operators: int) -> frozenset[Band]:
+    """The bands that a task of so many operators may be in, whatever its cost."""
+    bands = tuple(Band)
+    return frozenset(bands[min(max(operators - 1 + more, 0), len(bands) - 1)] for more in (-1, 0, 1, 2))

@@ -14,7 +14,8 @@ from warpsmith.judge.admission.check_task import SEED, SYNTHESIZED_MS, check_tas
 from warpsmith.judge.reference.model import Reference
 from warpsmith.synthesis.cost import CostModel, look
 from warpsmith.synthesis.filtering import FILTER_VERSION
-from warpsmith.synthesis.records import ComposedTask, FilterRow, GpuTimes, Reject
+from warpsmith.synthesis.labels import not_run
+from warpsmith.synthesis.records import ComposedTask, FilterRow, GpuTimes, Origin, Reject
 from warpsmith.synthesis.smaller import smaller
 from warpsmith.tasks.user_file import check_source
 from warpsmith.types import (
@@ -29,6 +30,8 @@ from warpsmith.types import (
     sha256_hex,
 )
 
+GPU = "H200"
+"""Tasks that come without an estimate get one of this GPU."""
 MAX_PEAK_BYTES = 48 * 1024**3
 """Memory that a task may take at full size: half of a common card's."""
 BY_WEAKNESS = {
@@ -61,10 +64,13 @@ def check(task: ComposedTask, device: Device, folder: Path) -> FilterRow:
     """What the gates say; never raises for what the task's code does in Python."""
     begun = time.perf_counter()
     rejects: tuple[Reject, ...] = ()
-    detail, checked, times = "", None, None
+    detail, checked, times, cost = "", None, None, None
     try:
         _cheap(task)
         if device is Device.SIM:
+            if task.cost is None:
+                cost = CostModel.of(GPU).estimate(look(task.code))
+                _within(cost.eager_ms, cost.peak_bytes)
             checked = _on_cpu(task, folder)
         else:
             times = _on_gpu(task, folder)
@@ -77,7 +83,7 @@ def check(task: ComposedTask, device: Device, folder: Path) -> FilterRow:
     return FilterRow(
         task_hash=task.task_hash, device=device, filter_version=FILTER_VERSION,
         rejects=tuple(sorted(rejects, key=list(Reject).index)), detail=detail[:300], checked_hash=checked,
-        times=times,
+        times=times, cost=cost,
         seconds=round(time.perf_counter() - begun, 4),
     )  # fmt: skip
 
@@ -88,6 +94,8 @@ def _cheap(task: ComposedTask) -> None:
         check_source(task.code, task.name)
     except TaskUnreadableError as error:
         raise _RejectedError((Reject.UNREADABLE,), str(error)) from error
+    if task.provenance.origin not in (Origin.BLOCK, Origin.USER) and (wrong := not_run(task.ops, task.code)):
+        raise _RejectedError((Reject.MISLABELLED,), f"its code does not run {', '.join(wrong)}")
     cost = task.cost
     if cost is not None:
         _within(cost.eager_ms, cost.peak_bytes)
@@ -103,10 +111,6 @@ def _within(eager_ms: float, peak_bytes: int) -> None:
 
 def _on_cpu(task: ComposedTask, folder: Path) -> str:
     """Admission at sizes that the CPU can run; gives the hash of the text that ran."""
-    if task.cost is None:
-        seen = look(task.code)
-        cost = CostModel.of("H200").estimate(seen)
-        _within(cost.eager_ms, cost.peak_bytes)
     text, full = smaller(task.code)
     if full.error:
         raise _RejectedError((Reject.RAISES,), full.error)

@@ -3,7 +3,7 @@
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -17,7 +17,6 @@ from warpsmith.synthesis.templates import Template, function, module, tensor
 
 LICENCE = "BSD-3-Clause"
 _RANKS = "2345"
-_ARITHMETIC = frozenset({"aten.add", "aten.sub", "aten.mul", "aten.div"})
 _SPECIAL = re.compile(r"bessel|airy|polynomial|zeta|gamma|erfcx|log_ndtr|ndtri|i0e?$|i1e?$")
 
 
@@ -26,47 +25,69 @@ def crawl_torch(told: Callable[[str], None] = lambda text: None) -> Catalogue:
 
     Each is an operator that was tried, or is listed with the reason why not. Takes about a minute.
     """
-    torch.set_num_threads(1)
-    operators: list[Operator] = []
-    omitted: dict[str, Omission] = {}
-    version = torch.__version__.split("+")[0]
+    crawl = _Crawl()
+    for template in [*module_templates(), *function_templates()]:
+        crawl.consider(template)
+    told(f"{len(crawl.names)} operators by templates")
+    for guessed in (_guessed_modules, _guessed_functions):
+        seen: set[tuple[str, ...]] = set()
+        for template in guessed(crawl.names | set(crawl.omitted)):
+            crawl.consider(template, alias_of=seen)
+    told(f"{len(crawl.names)} operators")
+    for name, thing in _public():
+        if name not in crawl.names:
+            crawl.omit(name, reason_by_name(name, thing))
+    return crawl.catalogue()
 
-    def consider(template: Template, *, alias_of: set[tuple[str, ...]] | None = None) -> None:
-        name = template.public_name
+
+def catalogue_of(templates: Iterable[Template]) -> Catalogue:
+    """The operators of these templates alone."""
+    crawl = _Crawl()
+    for template in templates:
+        crawl.consider(template)
+    return crawl.catalogue()
+
+
+class _Crawl:
+    """What was found so far."""
+
+    def __init__(self) -> None:
+        torch.set_num_threads(1)
+        self.operators: list[Operator] = []
+        self.omitted: dict[str, Omission] = {}
+        self._version = torch.__version__.split("+")[0]
+
+    @property
+    def names(self) -> set[str]:
+        return {op.name for op in self.operators}
+
+    def omit(self, name: str, reason: LeftOut, detail: str = "") -> None:
+        self.omitted.setdefault(name, Omission(name=name, reason=reason, detail=detail))
+
+    def consider(self, template: Template, *, alias_of: set[tuple[str, ...]] | None = None) -> None:
+        """Tries it; one that calls what is in `alias_of` is another name of that, else it is added there."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 found = probe(template)
         except NotUsableError as error:
-            omitted.setdefault(name, Omission(name=name, reason=error.reason, detail=str(error)))
+            self.omit(template.public_name, error.reason, str(error))
             return
         if alias_of is not None:
             if found.trace in alias_of:
-                omitted.setdefault(name, Omission(name=name, reason=LeftOut.ALIAS))
+                self.omit(template.public_name, LeftOut.ALIAS)
                 return
             alias_of.add(found.trace)
-        operators.append(_operator(template, found, version))
+        self.operators.append(_operator(template, found, self._version))
 
-    for template in [*module_templates(), *function_templates()]:
-        consider(template)
-    named = {op.name for op in operators}
-    told(f"{len(named)} operators by templates")
-    for templates in (_guessed_modules(named | set(omitted)), _guessed_functions(named | set(omitted))):
-        seen: set[tuple[str, ...]] = set()
-        for template in templates:
-            consider(template, alias_of=seen)
-    named = {op.name for op in operators}
-    told(f"{len(named)} operators")
-    for name, thing in _public():
-        if name not in named and name not in omitted:
-            reason = reason_by_name(name, thing)
-            omitted[name] = Omission(name=name, reason=reason)
-    return Catalogue(
-        libraries={"torch": version},
-        licences={"torch": LICENCE},
-        operators=tuple(sorted(operators, key=lambda op: (op.name, op.variant))),
-        omitted=tuple(omitted[name] for name in sorted(omitted) if name not in named),
-    )
+    def catalogue(self) -> Catalogue:
+        names = self.names
+        return Catalogue(
+            libraries={"torch": self._version},
+            licences={"torch": LICENCE},
+            operators=tuple(sorted(self.operators, key=lambda op: (op.name, op.variant))),
+            omitted=tuple(self.omitted[name] for name in sorted(self.omitted) if name not in names),
+        )
 
 
 def _operator(template: Template, found: Probed, version: str) -> Operator:
@@ -75,7 +96,7 @@ def _operator(template: Template, found: Probed, version: str) -> Operator:
         family=_family(template, found), library="torch", version=version, licence=LICENCE, ranks=found.ranks,
         requires=template.requires, parameters=template.parameters, first=template.first,
         inputs=template.inputs, constructor=template.constructor, code=template.code, takes=found.takes,
-        gives=found.gives, void_on=found.void_on, keeps_values=found.keeps_values,
+        gives=found.gives, void_on=found.void_on,
         keeps_shape=found.keeps_shape, ends=template.ends or not found.floating, trace=found.trace,
         dims_out=template.dims_out,
     )  # fmt: skip

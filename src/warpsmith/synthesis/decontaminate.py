@@ -91,9 +91,9 @@ def contaminated(tasks: Sequence[Known], against: Sequence[Known], *, above: flo
 def duplicates(tasks: Sequence[Known], *, above: float = NEAR) -> list[Match]:
     """The tasks that repeat one that stays. What is left holds no two that are alike.
 
-    Which stays does not depend on the order: the shortest text, of equally long ones that with the smaller hash.
+    Which stays does not depend on the order: one that was traced, the shortest text, the smaller hash.
     """
-    order = sorted(range(len(tasks)), key=lambda p: (len(tasks[p].code), tasks[p].text_hash, p))
+    order = sorted(range(len(tasks)), key=lambda p: (*_preference(tasks[p]), p))
     near: dict[int, list[tuple[int, float]]] = defaultdict(list)
     # untraced against all: two that were traced are compared by their graphs
     untraced = [p for p, task in enumerate(tasks) if task.structure.kind is not FingerprintKind.GRAPH]
@@ -132,6 +132,10 @@ def _match(
     place: int, task: Known, other: Known, likeness: Likeness, similarity: float | None = None
 ) -> Match:
     return Match(place=place, name=task.name, like=other.name, likeness=likeness, similarity=similarity)
+
+
+def _preference(task: Known) -> tuple[bool, int, str]:
+    return task.structure.kind is not FingerprintKind.GRAPH, len(task.code), task.text_hash
 
 
 def _bag(task: Known) -> Bag:

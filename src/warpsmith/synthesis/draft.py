@@ -62,6 +62,8 @@ class Draft:
     conditions: tuple[str, ...] = ()
     """What must go on holding when sizes are scaled."""
     ops: tuple[Operator, ...] = ()
+    ranks: tuple[int, ...] = ()
+    """Of what flowed into each operator."""
     calls: tuple[Call, ...] = ()
     """The aten operators of shape inference, at the sizes that the operators were applied at."""
 
@@ -128,7 +130,7 @@ class _Application:
             self.texts[template.name] = name
         modules, used = list(draft.modules), set(draft.constructor_names)
         if op.constructor is not None:
-            attribute = _unused(_snake(op.name.rpartition(".")[2]), {name for name, _ in modules})
+            attribute = _unused(_attribute(op), {name for name, _ in modules})
             self.texts["self"] = f"self.{attribute}"
             modules.append((attribute, _filled(op.constructor, self.texts)))
             used |= names_in_text(modules[-1][1]) & set(self.sizes)
@@ -138,6 +140,7 @@ class _Application:
             inputs=tuple(inputs), modules=tuple(modules),
             statements=(*draft.statements, _filled(op.code, {**self.texts, "x": "x"})),
             constructor_names=frozenset(used), ops=(*draft.ops, op), calls=(*draft.calls, *self.trace.calls),
+            ranks=(*draft.ranks, len(draft.shape)),
             conditions=(*draft.conditions, *(substituted(c, self._in_sizes()) for c in op.requires)),
         )  # fmt: skip
 
@@ -225,9 +228,7 @@ class _Application:
         return self.texts[of_value[0]] if of_value else None
 
     def _values_out(self) -> Values:
-        if self.op.gives is not Values.ANY:
-            return self.op.gives
-        return self.draft.values if self.op.keeps_values else Values.ANY
+        return self.op.gives.get(self.draft.values, Values.ANY)
 
 
 def _rendered(draft: Draft) -> str:
@@ -286,5 +287,9 @@ def _unused(name: str, taken: set[str]) -> str:
     return f"{name}_{number}"
 
 
-def _snake(name: str) -> str:
+def _attribute(op: Operator) -> str:
+    """`conv2d`, `group_norm`, `prelu`."""
+    name = op.name.rpartition(".")[2]
+    if op.family is Family.ACTIVATION:
+        return name.lower()
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

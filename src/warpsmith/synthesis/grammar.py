@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from warpsmith.errors import TaskRefusedError
-from warpsmith.synthesis.bands import band_of
+from warpsmith.synthesis.bands import band_of, bands_of
 from warpsmith.synthesis.cost import CostModel, look
 from warpsmith.synthesis.draft import DoesNotFitError, Draft, begin, data_source
 from warpsmith.synthesis.mixes import Mix
@@ -24,6 +24,8 @@ from warpsmith.synthesis.records import (
     Provenance,
     Values,
 )
+from warpsmith.synthesis.sizing import CouldNotComposeError, nice
+from warpsmith.types import sha256_hex
 
 _ATTEMPTS = 60
 _TRIES_AN_OPERATOR = 12
@@ -38,26 +40,22 @@ _RANK_WEIGHTS = {2: 1.0, 3: 1.0, 4: 1.5, 5: 0.5}
 _FAMILY_WEIGHTS = {
     Family.ACTIVATION: 1.5, Family.ELEMENTWISE: 1.0, Family.BINARY: 1.2, Family.REDUCTION: 1.2, Family.NORM: 1.5,
     Family.SOFTMAX: 0.7, Family.SCAN: 0.5, Family.LINEAR: 1.4, Family.CONV: 1.6, Family.POOL: 1.0,
-    Family.ATTENTION: 0.35, Family.RECURRENT: 0.12, Family.RESHAPE: 0.8, Family.RESAMPLE: 0.4,
-    Family.INDEX: 0.5, Family.SORT: 0.2, Family.LOSS: 0.5, Family.DISTANCE: 0.4, Family.OTHER: 0.15,
+    Family.ATTENTION: 0.35, Family.RECURRENT: 0.04, Family.RESHAPE: 0.8, Family.RESAMPLE: 0.4,
+    Family.INDEX: 0.5, Family.SORT: 0.2, Family.LOSS: 0.5, Family.DISTANCE: 0.4, Family.OTHER: 0.08,
 }  # fmt: skip
 _STARTS = (
     Values.ANY, Values.ANY, Values.UNIT, Values.UNIT, Values.SIGNED_UNIT, Values.POSITIVE, Values.POSITIVE_UNIT,
 )  # fmt: skip
-_NICE = sorted({m << k for m in (1, 3, 5, 7) for k in range(22)})
+_WINDOWED = frozenset({Family.CONV, Family.POOL, Family.RESAMPLE})
 _LARGEST_SOFTMAX = 64
 """Over more than this the softmax of ordinary values is too small to tell from zero under the paper's gate."""
-
-
-class CouldNotComposeError(Exception):
-    """No task was found for this number in the attempts allowed."""
 
 
 class GrammarComposer:
     """Task `index` of a mix and seed is always the same, whichever others were made."""
 
     def __init__(self, catalogue: Catalogue, mix: Mix, seed: int):
-        self._mix, self._seed, self._catalogue = mix, seed, catalogue
+        self.mix, self.seed, self._catalogue = mix, seed, catalogue
         self._cost = CostModel.of(mix.gpu)
         self._by_family: dict[Family, dict[str, list[Operator]]] = defaultdict(lambda: defaultdict(list))
         for op in catalogue.operators:
@@ -66,9 +64,12 @@ class GrammarComposer:
 
     def compose(self, index: int) -> ComposedTask:
         """Raises CouldNotComposeError."""
-        rng = random.Random(f"{self._mix.name}/{self._seed}/{index}")
-        count = _weighted(rng, self._mix.operators)
-        band = _weighted(rng, self._mix.bands) if self._mix.bands else None
+        rng = random.Random(f"{self.mix.name}/{self.seed}/{index}")
+        band = _weighted(rng, self.mix.bands) if self.mix.bands else None
+        counts = self.mix.operators
+        if band is not None:
+            counts = {n: share for n, share in counts.items() if band in bands_of(n)} or counts
+        count = _weighted(rng, counts)
         for _ in range(_ATTEMPTS):
             draft = self._draft(rng, count)
             found = draft and self._sized(rng, draft, band)
@@ -120,7 +121,7 @@ class GrammarComposer:
 
     def _operator(self, rng: random.Random) -> Operator:
         weights = {
-            f: w * self._mix.families.get(f, 1.0) for f, w in _FAMILY_WEIGHTS.items() if f in self._by_family
+            f: w * self.mix.families.get(f, 1.0) for f, w in _FAMILY_WEIGHTS.items() if f in self._by_family
         }
         named = self._by_family[_weighted(rng, weights)]
         return rng.choice(named[rng.choice(list(named))])
@@ -140,16 +141,16 @@ class GrammarComposer:
 
     def _sized(
         self, rng: random.Random, draft: Draft, band: Band | None
-    ) -> tuple[Draft, str, CostEstimate] | None:
+    ) -> tuple[Draft, str, CostEstimate, tuple[str, ...]] | None:
         """The draft with its first size scaled until the estimated time is the one drawn."""
-        low, high = self._mix.drawn_ms
+        low, high = self.mix.drawn_ms
         wanted = math.exp(rng.uniform(math.log(low), math.log(high)))
         name = next(iter(draft.sizes))
         if not draft.calls:
             return None  # views alone: nothing to compute
         expected_ms = self._cost.eager_ms(draft.calls)
         for _ in range(2):
-            scaled = draft.scaled(name, _nice(draft.sizes[name] * wanted / expected_ms))
+            scaled = draft.scaled(name, nice(draft.sizes[name] * wanted / expected_ms))
             if scaled is None:
                 return None
             code = scaled.render()
@@ -159,17 +160,19 @@ class GrammarComposer:
                 return None
             cost = self._cost.estimate(seen)
             if low <= cost.eager_ms <= high:
-                fits = cost.peak_bytes <= self._mix.peak_bytes and seen.input_bytes <= self._mix.input_bytes
+                fits = cost.peak_bytes <= self.mix.peak_bytes and seen.input_bytes <= self.mix.input_bytes
                 suits = band is None or band_of(len(draft.ops), cost) is band
-                return (scaled, code, cost) if fits and suits else None
+                return (scaled, code, cost, seen.trace.names) if fits and suits else None
             # part of the time does not grow with the batch
             draft, expected_ms = scaled, cost.eager_ms
         return None
 
-    def _task(self, index: int, draft: Draft, code: str, cost: CostEstimate) -> ComposedTask:
+    def _task(
+        self, index: int, draft: Draft, code: str, cost: CostEstimate, trace: tuple[str, ...]
+    ) -> ComposedTask:
         libraries = sorted({op.library for op in draft.ops})
         return ComposedTask(
-            name=f"{self._mix.name}_{self._seed}_{index:06d}",
+            name=f"{self.mix.name}_{self.seed}_{index:06d}",
             ops=tuple(op.name for op in draft.ops),
             data_source=data_source(draft.ops),
             code=code,
@@ -177,10 +180,22 @@ class GrammarComposer:
                 origin=Origin.GRAMMAR,
                 libraries=tuple(f"{name} {self._catalogue.libraries[name]}" for name in libraries),
                 licences=tuple(sorted({op.licence for op in draft.ops})),
-                mix=self._mix.name, seed=self._seed,
+                mix=self.mix.name, seed=self.seed,
             ),
-            cost=cost,
+            cost=cost, index=index, key=structure_key(draft), trace=trace,
         )  # fmt: skip
+
+
+def structure_key(draft: Draft) -> str:
+    """Equal for drafts whose graphs can be equal: aten operators in order, and the kinds of windowed calls.
+
+    Coarser than a graph's fingerprint, and free: tasks of different keys never need to be compared by their graphs.
+    """
+    parts = []
+    for op, rank in zip(draft.ops, draft.ranks, strict=True):
+        windowed = op.family in _WINDOWED
+        parts.append((op.trace, rank if windowed else 0, op.variant if windowed else ""))
+    return sha256_hex(repr(parts))[:32]
 
 
 def _weighted(rng: random.Random, weights: Any) -> Any:
@@ -215,7 +230,3 @@ def _too_small(op: Operator, parameters: dict[str, Any], shape: tuple[int, ...])
         return False
     dim = parameters.get("dim", 1)
     return shape[dim] > _LARGEST_SOFTMAX
-
-
-def _nice(size: float) -> int:
-    return min(_NICE, key=lambda n: abs(math.log(n / max(size, 0.5))))

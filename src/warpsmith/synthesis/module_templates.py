@@ -196,7 +196,6 @@ def _activations() -> list[Template]:
                variant="bounds"),
         module("Softplus", act, "2345", "beta={beta}", choose("beta", 2.0, 0.5), variant="beta"),
         module("Softshrink", act, "2345", "{bound}", choose("bound", 0.1, 0.25), variant="bound"),
-        module("Threshold", act, "2345", "0.1, 0.0"),
         module("GLU", act, "2345", "dim=1", requires=_EVEN),
         module("GLU", act, "2345", "dim=-1", requires="last % 2 == 0", variant="last"),
         *(module(name, Family.SOFTMAX, "2345", "dim={dim}", choose("dim", 1, -1))

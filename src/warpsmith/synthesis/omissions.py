@@ -22,7 +22,7 @@ _RULES: tuple[tuple[LeftOut, str], ...] = (
                       r"is_complex|resolve_conj|isreal|view_as_.*|eig|eigvals|vdot)$"),
     (LeftOut.DISTRIBUTED, r"mkldnn|cudnn_|miopen|native_|batch_norm_(elemt|gather|stats|backward|update)"),
     (LeftOut.DISCONTINUOUS, r"\.(floor|ceil|round|trunc|fix|sign|sgn|signbit|heaviside|frac|fmod|remainder|gcd|lcm|"
-                            r"floor_divide|nextafter|histc|Hardshrink|hardshrink|Threshold|threshold)$"),
+                            r"floor_divide|nextafter|copysign|histc|Hardshrink|hardshrink|Threshold|threshold)$"),
     (LeftOut.ALIAS, r"_copy$|\.(absolute|arc[a-z]+2?|concat|concatenate|swapaxes|swapdims|moveaxis|movedim|row_stack|"
                     r"subtract|multiply|divide|true_divide|negative|clip|greater.*|less.*|not_equal|trapz|det|"
                     r"ger|chain_matmul|symeig|frobenius_norm|nuclear_norm|adjoint|t|fliplr|flipud|upsample.*)$|"

@@ -3,6 +3,7 @@
 Which values it takes without giving NaN or jumping, which it gives, whether it keeps the shape, what it calls.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -20,7 +21,7 @@ _OTHER_DIMS = {2: (16, 3), 3: (4, 16, 32), 4: (2, 8, 64, 64)}
 _SEED = 11
 _GROWTH = 64
 """Outputs may have this many times more elements than what flows in."""
-_STEEP = 400.0
+_STEEP = 95.0
 """A slope above this between neighbouring values is a jump, or as good as one."""
 _TRIED = (
     Values.ANY, Values.NONNEGATIVE, Values.POSITIVE, Values.SIGNED_UNIT, Values.UNIT, Values.POSITIVE_UNIT,
@@ -41,9 +42,8 @@ class Probed:
     """What trying found."""
 
     takes: Values
-    gives: Values
+    gives: dict[Values, Values]
     void_on: tuple[Values, ...]
-    keeps_values: bool
     keeps_shape: bool
     floating: bool
     trace: tuple[str, ...]
@@ -95,7 +95,9 @@ def keeps_shape(template: Template) -> bool:
     """Whether it runs on the meta device and gives the shape that flows in, at its first rank."""
     shape = _DIMS[template.ranks[0]]
     try:
-        y, _ = _Trial(template, shape, dimension_names(shape)).run_meta()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            y, _ = _Trial(template, shape, dimension_names(shape)).run_meta()
     except NotUsableError:
         return False
     return y.shape == torch.Size(shape)
@@ -113,6 +115,8 @@ def _at_rank(template: Template | Operator, rank: int) -> Probed:
             try:
                 return trial.found(rank)
             except NotUsableError as error:
+                if error.reason is not LeftOut.FAILS:
+                    raise
                 reason = error
                 break
     raise reason
@@ -133,15 +137,15 @@ class _Trial:
             raise NotUsableError(LeftOut.COMPLEX)
         if torch.equal(x, y) if x.shape == y.shape else False:
             raise NotUsableError(LeftOut.UTILITY, "it hands its input back")
-        if not torch.equal(self._run(x), y):
-            raise NotUsableError(LeftOut.RANDOM)
         floating = y.is_floating_point()
         known = [v for v in _NARROW_FIRST if _subset(v, takes)]
+        void_on = tuple(v for v in known if self._void(v)) if floating else ()
+        if len(void_on) == len(known):
+            raise NotUsableError(LeftOut.UTILITY, "it does nothing to the values that it takes")
         return Probed(
             takes=takes,
-            gives=self._gives(takes) if floating else Values.ANY,
-            void_on=tuple(v for v in known if self._void(v)) if floating else (),
-            keeps_values=floating and all(self._holds(v) for v in known if v is not Values.ANY),
+            gives={v: self._gives(v) for v in known} if floating else {},
+            void_on=void_on,
             keeps_shape=y.shape == x.shape,
             floating=floating,
             trace=trace,
@@ -160,6 +164,8 @@ class _Trial:
             except NotUsableError as error:
                 last = error
                 continue
+            if self._is_random(x):
+                raise NotUsableError(LeftOut.RANDOM)
             if not bool(torch.isfinite(y).all()):
                 last = NotUsableError(LeftOut.FAILS, "it is not finite on any values tried")
             elif self._jumps(values):
@@ -168,6 +174,13 @@ class _Trial:
                 return values, x, y
         assert last is not None
         raise last
+
+    def _is_random(self, x: torch.Tensor) -> bool:
+        """Whether two calls of one module on the same values differ."""
+        call = self._prepared()
+        with torch.no_grad():
+            first, second = (self._checked(call(x)) for _ in range(2))
+        return not torch.allclose(first, second, equal_nan=True)
 
     def _jumps(self, values: Values) -> bool:
         """Whether neighbouring inputs give far outputs, for operators that work element by element."""
@@ -187,21 +200,20 @@ class _Trial:
         return False
 
     def _elementwise(self, x: torch.Tensor, y: torch.Tensor) -> bool:
-        """Whether an element's result depends on it alone, as far as one change shows. Others have no slope here."""
+        """Whether an element's result depends on it alone, as far as two changes show. Others have no slope here."""
         other = x.clone()
-        other.view(-1)[-1] = x.view(-1)[0]
+        other.view(-1)[[0, -1]] = x.view(-1)[[-1, 0]]
         changed = (self._run(other) != y).contiguous()
-        changed.view(-1)[-1] = False
+        changed.view(-1)[[0, -1]] = False
         return not bool(changed.any()) and not self.template.inputs
 
-    def _gives(self, takes: Values) -> Values:
-        samples = [sample(takes, self.shape)]
-        if takes is Values.ANY and self.template.first is None:
+    def _gives(self, values: Values) -> Values:
+        if self.template.first is not None:
+            return narrowest(self._run(self._drawn(self.template.first)))
+        samples = [sample(values, self.shape)]
+        if values is Values.ANY:
             samples += [samples[0] - 5, samples[0] * 0.1, samples[0] * 5 + 9]
-        results = [
-            self._run(x if self.template.first is None else self._drawn(self.template.first)) for x in samples
-        ]
-        return min((narrowest(y) for y in results), key=lambda v: _WIDTH[v])
+        return min((narrowest(self._run(x)) for x in samples), key=lambda v: _WIDTH[v])
 
     def _void(self, values: Values) -> bool:
         if self.template.first is not None:
@@ -210,9 +222,6 @@ class _Trial:
         y = self._run(x)
         constant = y.numel() > 1 and bool((y == y.flatten()[0]).all())
         return constant or (x.shape == y.shape and torch.allclose(x, y, rtol=1e-6, atol=1e-7))
-
-    def _holds(self, values: Values) -> bool:
-        return self.template.first is None and within(self._run(sample(values, self.shape)), values)
 
     def _drawn(self, template: InputTemplate) -> torch.Tensor:
         shape = (

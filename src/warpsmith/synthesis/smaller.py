@@ -5,8 +5,9 @@ As `sim.shrink`, but in this process, and jumping to the scale that is needed in
 
 import math
 from collections.abc import Iterator
+from itertools import islice
 
-from warpsmith.sim.shrink import TaskSize, candidates, measure
+from warpsmith.sim.shrink import PARAMETER_FACTOR, TaskSize, candidates, measure
 from warpsmith.sim.sizes import SizeLiteral, replace_literals, size_literals
 from warpsmith.types import Task
 
@@ -25,37 +26,39 @@ def smaller(
     Runs the task's code on the meta device, in this process.
     """
     full = measure(code)
-    if full.error or (full.fits(max_elements, max_flops) and full.forward):
-        return (None if full.error else code), full
-    if not full.forward:
+    if full.error or not full.forward:
         return None, full
-    for number, text in enumerate(_texts(code, full, max_elements, max_flops)):
+    if full.fits(max_elements, max_flops):
+        return code, full
+    literals = size_literals(code)
+    batch = next((literal for literal in literals if not literal.constructs and literal.value > _LEAST), None)
+    base, size = code, full
+    if batch is not None:
+        exact = int(batch.value / max(full.largest / max_elements, full.flops / max_flops))
+        for value in dict.fromkeys((max(_LEAST, exact), _LEAST)):
+            base = _with(code, batch, value)
+            size = measure(base)
+            if size.forward and size.fits(max_elements, max_flops):
+                return base, full
+    for text in islice(_scaled(base, size, max_elements, max_flops), _MOST_MEASURED):
         size = measure(text, max_elements)
         if size.forward and size.fits(max_elements, max_flops):
             return text, full
-        if number >= _MOST_MEASURED:
-            break
     return None, full
 
 
-def _texts(code: str, full: TaskSize, max_elements: int, max_flops: int) -> Iterator[str]:
-    literals = size_literals(code)
-    batches = [literal for literal in literals if not literal.constructs and literal.value > _LEAST]
-    needed = max(full.largest / max_elements, full.flops / max_flops)
-    for literal in batches[:1]:
-        exact = literal.value / needed
-        for value in dict.fromkeys((max(_LEAST, int(exact)), _LEAST)):
-            yield _with(code, literal, value)
-    base = _with(code, batches[0], _LEAST) if batches else code
-    size = measure(base) if batches else full
-    left = max(
-        size.largest / max_elements, size.flops / max_flops, size.largest_parameter / max_elements / 16
+def _scaled(code: str, size: TaskSize, max_elements: int, max_flops: int) -> Iterator[str]:
+    """Texts with every size scaled down; those that lie far from what is needed are passed over."""
+    needed = max(
+        size.largest / max_elements,
+        size.flops / max_flops,
+        size.largest_parameter / max_elements / PARAMETER_FACTOR,
+        1.0,
     )
-    # each halving of every size divides by four to eight; what lies far from the need is not measured
-    skip = max(0, int(math.log2(max(left, 1.0)) / 4) * 2)
-    for number, task in enumerate(candidates(Task(name="smaller", code=base))):
-        if number >= skip:
-            yield task.code
+    # two texts a half halving, and a halving of every size divides a tensor by four to eight
+    skip = int(math.log2(needed) / 4) * 2
+    for task in islice(candidates(Task(name="smaller", code=code)), skip, None):
+        yield task.code
 
 
 def _with(code: str, literal: SizeLiteral, value: int) -> str:

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from warpsmith.errors import UsageError
-from warpsmith.tasks import kernelbench, ops6k, user_file, user_files
+from warpsmith.tasks import kernelbench, ops6k, synthesized, user_file, user_files
 from warpsmith.types import Task
 
 SOURCES: dict[str, Callable[[str], list[Task]]] = {
     "kernelbench": kernelbench.load_spec,
     "ops6k": ops6k.load_spec,
+    "synth": synthesized.load_spec,
     "file": lambda path: [user_file.load_task(path)],
     "folder": user_files.load_folder,
     "list": lambda path: user_files.load_list(path, load_all),
@@ -22,8 +23,9 @@ def load_all(spec: str) -> list[Task]:
 
     `PATH.py` or `file:PATH.py` is one task, a folder or `folder:PATH` all task files in it, `list:PATH` what a text
     file names. `kernelbench:PATH` is all of a set, `kernelbench:PATH#1,2` levels, `kernelbench:PATH#1/19,2/1-9`
-    problems; `ops6k:PATH.parquet#0-99` rows. `hub` for PATH is the set's place on the hub.
-    Raises TaskUnreadableError, and MissingExtraError where a set needs a library that is not installed.
+    problems; `ops6k:PATH.parquet#0-99` rows; `synth:SET.parquet#band=easy` rows of a synthesized set. `hub` for PATH
+    is the set's place on the hub. Raises TaskUnreadableError, and MissingExtraError where a set needs a library that
+    is not installed.
     """
     word, colon, rest = spec.partition(":")
     if colon and word in SOURCES:

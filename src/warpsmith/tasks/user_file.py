@@ -73,13 +73,13 @@ def check_source(code: str, origin: str) -> None:
         ) from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise TaskUnreadableError(f"{origin} cannot be parsed as Python: {error}", hint=_FORM_HINT) from error
-    names = set(_bound_names(tree.body))
+    names = set(bound_names(tree.body))
     missing = [name for name in REQUIRED_NAMES if name not in names and "*" not in names]
     if missing:
         raise TaskUnreadableError(f"{origin} does not define {', '.join(missing)}", hint=_FORM_HINT)
 
 
-def _bound_names(body: Iterable[ast.stmt]) -> Iterable[str]:
+def bound_names(body: Iterable[ast.stmt]) -> Iterable[str]:
     """Names that a module's top level may bind, branches included; `*` for a star import."""
     for node in body:
         match node:
@@ -94,8 +94,8 @@ def _bound_names(body: Iterable[ast.stmt]) -> Iterable[str]:
                 yield from (alias.asname or alias.name for alias in aliases)
             case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While():
                 for field in ("body", "orelse", "finalbody"):
-                    yield from _bound_names(getattr(node, field, []))
+                    yield from bound_names(getattr(node, field, []))
                 for handler in getattr(node, "handlers", []):
-                    yield from _bound_names(handler.body)
+                    yield from bound_names(handler.body)
             case _:
                 pass
