@@ -1,80 +1,18 @@
 """Checks of a set of tasks in one JSONL file: one row a task, appended as it comes, gone on with after a kill."""
 
-import fcntl
-import os
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from pydantic import ValidationError
-
-from warpsmith.errors import InfrastructureError, RunLockedError
-from warpsmith.store.files import make_folder, refused
+from warpsmith.store.record_log import RecordLog
 from warpsmith.types import Fitness, TaskCheck
 
 
-class CheckLog:
-    """`with CheckLog(path) as log`: holds the file alone; a line counts once its newline is on disk.
-
-    Entering raises RunLockedError where another process writes to the file, and InfrastructureError where it cannot
-    be opened or holds something else.
-    """
+class CheckLog(RecordLog[TaskCheck]):
+    """A log of checks by the question that each answers."""
 
     def __init__(self, path: Path):
-        self.path = path
-        self._rows: dict[str, TaskCheck] = {}
-
-    def __enter__(self) -> Self:
-        make_folder(self.path.parent)
-        try:
-            self._file = self.path.open("ab+")
-        except OSError as error:
-            raise refused("open", self.path, error) from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._file.close()
-            raise RunLockedError(
-                f"another process is writing to {self.path}", hint="wait for it, or choose another file"
-            ) from error
-        try:
-            self._read()
-        except BaseException:
-            self._file.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
+        super().__init__(path, TaskCheck, lambda row: row.question)
 
     def find(self, question: str) -> TaskCheck | None:
         """The row that answers this question; one that says `infrastructure` answers none."""
-        row = self._rows.get(question)
+        row = self.get(question)
         return row if row is not None and row.fitness is not Fitness.INFRASTRUCTURE else None
-
-    def append(self, row: TaskCheck) -> None:
-        """Writes a row durably. Raises InfrastructureError where the system refuses."""
-        try:
-            self._file.write(row.model_dump_json().encode() + b"\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            raise refused("write to", self.path, error) from error
-        self._rows[row.question] = row
-
-    def _read(self) -> None:
-        self._file.seek(0)
-        data = self._file.read()
-        whole = data.rfind(b"\n") + 1
-        for number, line in enumerate(data[:whole].splitlines(), start=1):
-            try:
-                row = TaskCheck.model_validate_json(line)
-            except ValidationError as error:
-                raise InfrastructureError(
-                    f"{self.path}, line {number} is not a row of a check", hint="choose another file"
-                ) from error
-            self._rows[row.question] = row
-        # What a kill tore off never counted, and the next row must not be glued to it.
-        self._file.truncate(whole)

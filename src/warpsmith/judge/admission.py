@@ -12,6 +12,7 @@ from warpsmith.errors import TaskRefusedError
 from warpsmith.judge import gates, indices, moments, values, weights
 from warpsmith.judge.reference import Reference
 from warpsmith.judge.seeding import seed_all
+from warpsmith.types import Weakness
 
 REPEATS = gates.TOLERANCE / 100
 """Two unseeded runs must agree within this."""
@@ -30,6 +31,8 @@ class Admission:
 
     problems: tuple[str, ...]
     flags: tuple[str, ...]
+    weaknesses: tuple[Weakness, ...] = ()
+    """The kinds of `problems` and `flags`, each once."""
     inputs_matter: tuple[bool, ...] = ()
     """For each input tensor, in order: does changing it alone change the output?"""
     rounding_noise: bool = False
@@ -46,11 +49,28 @@ class Admission:
 class _Findings:
     problems: list[str] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
+    weaknesses: list[Weakness] = field(default_factory=list)
     matter: list[bool] = field(default_factory=list)
     noise: bool = False
     draws: bool = False
     returns_state: frozenset[int] = frozenset()
     faulting: str = ""
+
+    def flag(self, kind: Weakness, text: str) -> None:
+        self.flags.append(text)
+        self.note(kind)
+
+    def note(self, kind: Weakness) -> None:
+        if kind not in self.weaknesses:
+            self.weaknesses.append(kind)
+
+
+class _UnfitError(TaskRefusedError):
+    """A problem of a kind that code can tell."""
+
+    def __init__(self, kind: Weakness, message: str):
+        super().__init__(message)
+        self.kind = kind
 
 
 def admit(reference: Reference, model: torch.nn.Module) -> Admission:
@@ -73,8 +93,10 @@ def examine(reference: Reference, model: torch.nn.Module) -> Admission:
         _Examination(reference, model, found).run()
     except TaskRefusedError as e:
         found.problems.append(str(e))
+        # whatever else refuses comes of the task's own code
+        found.note(e.kind if isinstance(e, _UnfitError) else Weakness.RAISES)
     return Admission(
-        tuple(found.problems), tuple(found.flags), tuple(found.matter),
+        tuple(found.problems), tuple(found.flags), tuple(found.weaknesses), tuple(found.matter),
         found.noise, found.draws, found.returns_state, found.faulting,
     )  # fmt: skip
 
@@ -128,19 +150,19 @@ class _Examination:
         try:
             summaries = [s for s in gates.summarise(self.output) if s.count]
         except values.UnsupportedValue as e:
-            raise TaskRefusedError(f"the output cannot be judged: {e}") from e
+            raise _UnfitError(Weakness.NOT_JUDGEABLE, f"the output cannot be judged: {e}") from e
         if not summaries:
-            raise TaskRefusedError("the output has no tensor with elements and no number")
+            raise _UnfitError(Weakness.NOT_JUDGEABLE, "the output has no tensor with elements and no number")
         if not any(s.finite for s in summaries):
-            raise TaskRefusedError("the output is NaN or infinite throughout")
+            raise _UnfitError(Weakness.NOT_FINITE, "the output is NaN or infinite throughout")
         if all(s.finite == s.count and s.largest == 0 for s in summaries):
-            raise TaskRefusedError("the output is zero throughout")
+            raise _UnfitError(Weakness.ZERO_OUTPUT, "the output is zero throughout")
         if any(s.finite < s.count for s in summaries):
-            self.found.flags.append("the output is NaN or infinite in places")
+            self.found.flag(Weakness.NOT_FINITE, "the output is NaN or infinite in places")
         if max(s.largest for s in summaries) <= gates.TOLERANCE:
-            self.found.flags.append("zeros pass the paper gate")
+            self.found.flag(Weakness.ZEROS_PASS, "zeros pass the paper gate")
         if any(gates.compare(self.output, t).passed for t in self.base):
-            self.found.flags.append("an input handed back unchanged passes")
+            self.found.flag(Weakness.COPY_PASSES, "an input handed back unchanged passes")
 
     def _check_repeats(self) -> None:
         again = self._compare(self._forward(self._base_copy(), seed=None), REPEATS)
@@ -148,16 +170,17 @@ class _Examination:
         if again.scale_gate:
             return
         if not (self.found.draws and _is_recurrent(self.model)):
-            raise TaskRefusedError(
-                f"random reference: two runs on the same inputs differ ({again.describe()})"
+            raise _UnfitError(
+                Weakness.RANDOM, f"random reference: two runs on the same inputs differ ({again.describe()})"
             )
         alike = self._compare(self._forward(self._base_copy()), REPEATS)
         if not alike.scale_gate:
-            raise TaskRefusedError(
-                f"random reference: two runs from the same seed differ ({alike.describe()})"
+            raise _UnfitError(
+                Weakness.RANDOM, f"random reference: two runs from the same seed differ ({alike.describe()})"
             )
-        self.found.flags.append(
-            "forward draws a state that its output depends on: seeded alike on both sides"
+        self.found.flag(
+            Weakness.DRAWS_STATE,
+            "forward draws a state that its output depends on: seeded alike on both sides",
         )
 
     def _check_memory(self) -> None:
@@ -168,7 +191,10 @@ class _Examination:
             except TaskRefusedError:
                 return
         if not filled.scale_gate and filled.problem is not None:
-            raise TaskRefusedError(f"the output holds memory that nothing has written ({filled.describe()})")
+            raise _UnfitError(
+                Weakness.UNWRITTEN_MEMORY,
+                f"the output holds memory that nothing has written ({filled.describe()})",
+            )
 
     def _check_draws(self) -> None:
         """Different inputs must give outputs that can be told apart, and should by the gates."""
@@ -179,7 +205,9 @@ class _Examination:
                 which = (
                     "both gates" if gate.passed else "the paper gate" if gate.paper_gate else "the scale gate"
                 )
-                self.found.flags.append(f"outputs for different inputs lie within {which}")
+                self.found.flag(
+                    Weakness.INDISTINGUISHABLE, f"outputs for different inputs lie within {which}"
+                )
             return
         del drawn
         variants = (
@@ -194,9 +222,11 @@ class _Examination:
             except TaskRefusedError:
                 same = False
             if not same:
-                self.found.flags.append("outputs for different draws are interchangeable")
+                self.found.flag(Weakness.INDISTINGUISHABLE, "outputs for different draws are interchangeable")
                 return
-        raise TaskRefusedError("the reference ignores its inputs: its output is constant")
+        raise _UnfitError(
+            Weakness.CONSTANT_OUTPUT, "the reference ignores its inputs: its output is constant"
+        )
 
     def _drawn(self, seed: int) -> list[torch.Tensor]:
         spec, tensors = values.flatten(self.reference.draw_inputs(seed))
@@ -213,7 +243,7 @@ class _Examination:
             matters = self._matters(i)
             self.found.matter.append(matters)
             if not matters:
-                self.found.flags.append(f"{name} does not matter")
+                self.found.flag(Weakness.IDLE_INPUT, f"{name} does not matter")
 
     def _matters(self, i: int) -> bool:
         other = self._drawn(_SEEDS[1])[i]
@@ -240,7 +270,10 @@ class _Examination:
             expected = indices.settled(expected, jittered, choices, [])
         if not gates.compare(expected, jittered).scale_gate:
             self.found.noise = True
-            self.found.flags.append("the output is rounding noise: it turns over with the inputs' last bits")
+            self.found.flag(
+                Weakness.ROUNDING_NOISE,
+                "the output is rounding noise: it turns over with the inputs' last bits",
+            )
 
 
 def _is_recurrent(model: torch.nn.Module) -> bool:

@@ -37,6 +37,7 @@ from warpsmith.types import (
     Record,
     Task,
     TaskCheck,
+    Weakness,
 )
 from warpsmith.types.protocols import GpuPool
 
@@ -218,11 +219,12 @@ def _checked(task: Task, batch: CheckBatch, folder: Path) -> TaskCheck:
 
 def _without_compile(found: TaskCheck, flag: str, seconds: float) -> TaskCheck:
     """The record made before torch.compile was tried, and what became of that."""
+    kinds = (*found.weaknesses, Weakness.NO_COMPILE)
     if found.purpose is Purpose.TRAINING:
         changes = {"problems": (*found.problems, flag), "fitness": Fitness.UNFIT}
     else:
         changes = {"flags": (*found.flags, flag)}
-    return found.model_copy(update={**changes, "seconds": round(seconds, 3)})
+    return found.model_copy(update={**changes, "weaknesses": kinds, "seconds": round(seconds, 3)})
 
 
 def _how(status: int | None, batch: CheckBatch) -> tuple[str, Fitness]:

@@ -18,7 +18,17 @@ from warpsmith.judge.check import identity
 from warpsmith.judge.machine import describe_machine
 from warpsmith.judge.reference import Reference
 from warpsmith.sim.shrink import MAX_ELEMENTS, MAX_FLOPS, measure, shrink
-from warpsmith.types import CheckSettings, Device, Fitness, Purpose, Task, TaskCheck, TaskEstimate, TaskSource
+from warpsmith.types import (
+    CheckSettings,
+    Device,
+    Fitness,
+    Purpose,
+    Task,
+    TaskCheck,
+    TaskEstimate,
+    TaskSource,
+    Weakness,
+)
 
 SYNTHESIZED_MS = (1.0, 100.0)
 """Eager time that a synthesized task must lie within."""
@@ -27,7 +37,8 @@ ESTIMATE_MS = 20.0
 """A timed stretch of calls is about this long."""
 MAX_ESTIMATE_CALLS = 50
 ESTIMATE_STRETCHES = 3
-_SEED = 4242
+SEED = 4242
+"""Of the inputs and forwards that sizes, times and parameters are told from."""
 _SYNTHESIZED = frozenset({TaskSource.SYNTHESIZED, TaskSource.OPS6K})
 _NAMES_SHOWN = 4
 
@@ -51,6 +62,7 @@ def check_task(task: Task, settings: CheckSettings, path: Path, report: Report) 
         check.unsupported = _line(error)
     except TaskError as error:
         check.problems.append(str(error))
+        check.weaknesses.append(Weakness.RAISES)
     except torch.OutOfMemoryError:
         check.unsupported = "the task and its check need more memory than this device has"
     report(check.record())
@@ -79,6 +91,7 @@ class _Check:
     gpu: GpuInfo | None
     problems: list[str] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
+    weaknesses: list[Weakness] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unsupported: str = ""
     checked_hash: str | None = None
@@ -95,15 +108,17 @@ class _Check:
         checked = self.task if self.gpu else self._fit_simulator()
         path = self.path.with_name("checked.py")
         self.reference = Reference.load(checked.code, path, "cuda" if self.gpu else "cpu")
-        self.model = self.reference.new_model(_SEED, self.reference.init_args())
+        self.model = self.reference.new_model(SEED, self.reference.init_args())
         found = admission.examine(self.reference, self.model)
         self.problems += found.problems
         self.flags += found.flags
+        self.weaknesses += found.weaknesses
         try:
             self._measure(found)
         except TaskRefusedError as error:
             if not self.problems:  # else it has been said in another way
                 self.problems.append(str(error))
+                self.weaknesses.append(Weakness.RAISES)
 
     def _fit_simulator(self) -> Task:
         """The task itself where the simulator can run it, else a smaller one."""
@@ -123,7 +138,7 @@ class _Check:
 
     def _measure(self, found: admission.Admission) -> None:
         """Draws one set of inputs, and uses it for sizes, times and parameters."""
-        self.inputs = self.reference.draw_inputs(_SEED)
+        self.inputs = self.reference.draw_inputs(SEED)
         tensors = values.flatten(self.inputs)[1]
         sizes = [self.reference.read_bytes([t], {}) for t in tensors]
         # What was not shown not to matter is taken to matter.
@@ -134,7 +149,7 @@ class _Check:
         if self.gpu:
             gc.collect()
             torch.cuda.reset_peak_memory_stats()
-        output = self.reference.forward(self.model, self.inputs, seed=_SEED)
+        output = self.reference.forward(self.model, self.inputs, seed=SEED)
         self.measured = _Measured(
             input_bytes=input_bytes,
             matter_bytes=min(input_bytes, matter_bytes),
@@ -159,32 +174,13 @@ class _Check:
             ) from error
 
     def _examine_parameters(self, output: Any) -> None:
-        """Parameters whose values do not matter, one forward each while the budget lasts."""
-        named = list(self.model.named_parameters())
-        idle, begun = [], time.monotonic()
-        for name, parameter in named:
-            if time.monotonic() - begun > PARAMETERS_BUDGET_S:
-                break
-            self.parameters_examined += 1
-            if not self._matters(parameter, output):
-                idle.append(name)
-        self.parameters = len(named)
+        idle, examined = idle_parameters(self.reference, self.model, self.inputs, output)
+        self.parameters, self.parameters_examined = len(list(self.model.parameters())), examined
         if idle:
             self.flags.append(f"{_parameters(idle)} not matter")
-        if self.parameters_examined < self.parameters:
-            self.notes.append(f"{self.parameters_examined} of {self.parameters} parameters were examined")
-
-    def _matters(self, parameter: torch.nn.Parameter, output: Any) -> bool:
-        kept = parameter.detach().clone()
-        with torch.no_grad():
-            parameter.copy_(_other_values(kept))
-            try:
-                other = self.reference.forward(self.model, self.inputs, seed=_SEED)
-            except TaskRefusedError:
-                return True  # values that the task cannot take show that they matter
-            finally:
-                parameter.copy_(kept)
-        return not gates.compare(output, other, tolerance=admission.SAME).scale_gate
+            self.weaknesses.append(Weakness.IDLE_PARAMETER)
+        if examined < self.parameters:
+            self.notes.append(f"{examined} of {self.parameters} parameters were examined")
 
     def try_compile(self) -> None:
         """Runs and times torch.compile in its default mode."""
@@ -196,10 +192,12 @@ class _Check:
             self.notes.append("torch.compile ran out of memory")
         except Exception as error:  # noqa: BLE001  whatever a compiler raises, the task does not run in it
             self.flags.append(f"does not run in torch.compile: {type(error).__name__}: {_first(error)}")
+            self.weaknesses.append(Weakness.NO_COMPILE)
 
     def record(self) -> TaskCheck:
         """The record of what is known now."""
-        problems, flags, notes = self._judged()
+        problems, flags, weaknesses = self._judged()
+        notes = list(self.notes)
         fitness = Fitness.UNFIT if problems else Fitness.FIT
         if self.unsupported and not problems:
             fitness = Fitness.UNSUPPORTED
@@ -209,6 +207,7 @@ class _Check:
             fitness=fitness,
             problems=tuple(problems),
             flags=tuple(flags),
+            weaknesses=tuple(dict.fromkeys(weaknesses)),
             notes=tuple(notes),
             checked_hash=self.checked_hash,
             parameters=self.parameters,
@@ -218,16 +217,17 @@ class _Check:
             seconds=round(time.monotonic() - self._since, 3),
         )
 
-    def _judged(self) -> tuple[list[str], list[str], list[str]]:
-        """Problems, flags and notes as the purpose has them: what is only flagged elsewhere, training refuses."""
-        problems, flags = list(self.problems), list(self.flags)
+    def _judged(self) -> tuple[list[str], list[str], list[Weakness]]:
+        """Problems, flags and their kinds for the purpose: training refuses what is only flagged elsewhere."""
+        problems, flags, kinds = list(self.problems), list(self.flags), list(self.weaknesses)
         eager_ms = self.measured.eager_ms if self.measured else None
         low, high = SYNTHESIZED_MS
         if self.task.source in _SYNTHESIZED and eager_ms is not None and not low <= eager_ms <= high:
             flags.append(f"eager takes {eager_ms:.3g} ms, and {low:g} to {high:g} are wanted")
+            kinds.append(Weakness.OUTSIDE_TIME)
         if self.settings.purpose is Purpose.TRAINING:
             problems, flags = problems + flags, []
-        return problems, flags, list(self.notes)
+        return problems, flags, kinds
 
     def _estimate(self) -> TaskEstimate | None:
         m = self.measured
@@ -244,6 +244,42 @@ class _Check:
             peak_bytes=m.peak_bytes, full_size_elements=self.full_size_elements,
             eager_ms=m.eager_ms, compile_ms=m.compile_ms, floor_ms=floor_ms, headroom=headroom,
         )  # fmt: skip
+
+
+def idle_parameters(
+    reference: Reference, model: torch.nn.Module, inputs: list[Any], output: Any
+) -> tuple[list[str], int]:
+    """Names of parameters whose values do not matter, and how many were examined.
+
+    One forward each, on inputs that gave `output` with the seed of checks, while PARAMETERS_BUDGET_S lasts.
+    """
+    idle, examined, begun = [], 0, time.monotonic()
+    for name, parameter in model.named_parameters():
+        if time.monotonic() - begun > PARAMETERS_BUDGET_S:
+            break
+        examined += 1
+        if not _matters(reference, model, inputs, parameter, output):
+            idle.append(name)
+    return idle, examined
+
+
+def _matters(
+    reference: Reference,
+    model: torch.nn.Module,
+    inputs: list[Any],
+    parameter: torch.nn.Parameter,
+    output: Any,
+) -> bool:
+    kept = parameter.detach().clone()
+    with torch.no_grad():
+        parameter.copy_(_other_values(kept))
+        try:
+            other = reference.forward(model, inputs, seed=SEED)
+        except TaskRefusedError:
+            return True  # values that the task cannot take show that they matter
+        finally:
+            parameter.copy_(kept)
+    return not gates.compare(output, other, tolerance=admission.SAME).scale_gate
 
 
 def _first_gpu() -> GpuInfo:

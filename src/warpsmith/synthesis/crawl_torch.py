@@ -11,7 +11,7 @@ import torch
 from warpsmith.synthesis.function_templates import function_templates
 from warpsmith.synthesis.module_templates import module_templates
 from warpsmith.synthesis.omissions import reason_by_name
-from warpsmith.synthesis.probing import NotUsableError, Probed, probe
+from warpsmith.synthesis.probing import NotUsableError, Probed, keeps_shape, probe
 from warpsmith.synthesis.records import Catalogue, Family, LeftOut, Omission, Operator
 from warpsmith.synthesis.templates import Template, function, module, tensor
 
@@ -26,6 +26,7 @@ def crawl_torch(told: Callable[[str], None] = lambda text: None) -> Catalogue:
 
     Each is an operator that was tried, or is listed with the reason why not. Takes about a minute.
     """
+    torch.set_num_threads(1)
     operators: list[Operator] = []
     omitted: dict[str, Omission] = {}
     version = torch.__version__.split("+")[0]
@@ -74,7 +75,7 @@ def _operator(template: Template, found: Probed, version: str) -> Operator:
         family=_family(template, found), library="torch", version=version, licence=LICENCE, ranks=found.ranks,
         requires=template.requires, parameters=template.parameters, first=template.first,
         inputs=template.inputs, constructor=template.constructor, code=template.code, takes=found.takes,
-        gives=found.gives, void_on=found.void_on, keeps_values=found.keeps_values,
+        gives=found.gives, void_on=found.void_on,
         keeps_shape=found.keeps_shape, ends=template.ends or not found.floating, trace=found.trace,
         dims_out=template.dims_out,
     )  # fmt: skip
@@ -112,26 +113,14 @@ def _guessed_functions(known: set[str]) -> Iterator[Template]:
         short = name.replace("torch.nn.functional.", "F.")
         family = Family.ACTIVATION if short.startswith("F.") else Family.ELEMENTWISE
         one = function(short, family, _RANKS, "{x}")
-        if _keeps_shape(one):
+        if keeps_shape(one):
             yield one
             continue
-        two = function(short, Family.BINARY, _RANKS, "{x}, {other}", inputs=(tensor("other", "same"),))
-        if _keeps_shape(two):
-            yield two
-            continue
+        # what divides by it or takes its logarithm takes positive values
         positive = tensor("other", "same", "torch.rand({shape}) + 0.5")
         two = function(short, Family.BINARY, _RANKS, "{x}, {other}", inputs=(positive,))
-        if _keeps_shape(two):
+        if keeps_shape(two):
             yield two
-
-
-def _keeps_shape(template: Template) -> bool:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return probe(template).keeps_shape
-    except NotUsableError as error:
-        return error.reason not in (LeftOut.FAILS, LeftOut.DATA_DEPENDENT_SHAPE)
 
 
 def _public() -> Iterator[tuple[str, Any]]:

@@ -27,8 +27,8 @@ _RULES: tuple[tuple[LeftOut, str], ...] = (
                     r"subtract|multiply|divide|true_divide|negative|clip|greater.*|less.*|not_equal|trapz|det|"
                     r"ger|chain_matmul|symeig|frobenius_norm|nuclear_norm|adjoint|t|fliplr|flipud|upsample.*)$|"
                     r"_with_indices$|\.special\.(log_softmax|softmax|logsumexp|round|exp2|expm1|log1p)$|NLLLoss2d"),
-    (LeftOut.UTILITY, r"\.(is_|get_|set_|as_|from_|sym_|unsafe_|import_|init|autocast|result_type|promote|can_cast|save|"
-                      r"load|seed|manual_seed|arange|linspace|logspace|zeros|ones|full|eye|tensor|scalar_tensor|asarray|"
+    (LeftOut.UTILITY, r"\.(is_|get_|set_|as_|from_|sym_|unsafe_|import_|init|autocast|result_type|promote|can_cast|"
+                      r"save|load|seed|manual_seed|arange|linspace|logspace|zeros|ones|full|eye|tensor|scalar_tensor|asarray|"
                       r"numel|clone|detach|resize|broadcast|meshgrid|cartesian|block_diag|atleast|typename|parse|compile|"
                       r"fork|wait|vmap|cond|while_loop|merge_type|unify|prepare|profiler|allclose|equal|handle_torch|"
                       r"has_torch|assert|boolean|sparse|hsmm|hspmm|dsmm|smm|spmm|sspaddmm|saddmm|tril_indices|triu_ind|"

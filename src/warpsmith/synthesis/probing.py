@@ -18,6 +18,8 @@ from warpsmith.synthesis.tracing import traced
 _DIMS = {2: (16, 64), 3: (4, 32, 64), 4: (2, 16, 16, 32), 5: (2, 8, 8, 8, 8)}
 _OTHER_DIMS = {2: (16, 3), 3: (4, 16, 32), 4: (2, 8, 64, 64)}
 _SEED = 11
+_GROWTH = 64
+"""Outputs may have this many times more elements than what flows in."""
 _STEEP = 400.0
 """A slope above this between neighbouring values is a jump, or as good as one."""
 _TRIED = (
@@ -39,9 +41,8 @@ class Probed:
     """What trying found."""
 
     takes: Values
-    gives: Values
+    gives: dict[Values, Values]
     void_on: tuple[Values, ...]
-    keeps_values: bool
     keeps_shape: bool
     floating: bool
     trace: tuple[str, ...]
@@ -89,6 +90,16 @@ def probe(template: Template | Operator) -> Probed:
     return Probed(**{**found.__dict__, "ranks": tuple(ranks)})
 
 
+def keeps_shape(template: Template) -> bool:
+    """Whether it runs on the meta device and gives the shape that flows in, at its first rank."""
+    shape = _DIMS[template.ranks[0]]
+    try:
+        y, _ = _Trial(template, shape, dimension_names(shape)).run_meta()
+    except NotUsableError:
+        return False
+    return y.shape == torch.Size(shape)
+
+
 def _at_rank(template: Template | Operator, rank: int) -> Probed:
     reason = NotUsableError(LeftOut.FAILS, "its requirements hold at no size tried")
     for shape in (_DIMS[rank], _OTHER_DIMS.get(rank, _DIMS[rank])):
@@ -113,7 +124,7 @@ class _Trial:
         self.template, self.shape, self.names = template, shape, names
 
     def found(self, rank: int) -> Probed:
-        on_meta, trace = self._run_meta()
+        on_meta, trace = self.run_meta()
         takes, x, y = self._takes()
         if y.shape != on_meta.shape:
             raise NotUsableError(LeftOut.DATA_DEPENDENT_SHAPE)
@@ -127,9 +138,8 @@ class _Trial:
         known = [v for v in _NARROW_FIRST if _subset(v, takes)]
         return Probed(
             takes=takes,
-            gives=self._gives(takes) if floating else Values.ANY,
+            gives={v: self._gives(v) for v in known} if floating else {},
             void_on=tuple(v for v in known if self._void(v)) if floating else (),
-            keeps_values=floating and all(self._holds(v) for v in known if v is not Values.ANY),
             keeps_shape=y.shape == x.shape,
             floating=floating,
             trace=trace,
@@ -182,14 +192,13 @@ class _Trial:
         changed.view(-1)[-1] = False
         return not bool(changed.any()) and not self.template.inputs
 
-    def _gives(self, takes: Values) -> Values:
-        samples = [sample(takes, self.shape)]
-        if takes is Values.ANY and self.template.first is None:
+    def _gives(self, values: Values) -> Values:
+        if self.template.first is not None:
+            return narrowest(self._run(self._drawn(self.template.first)))
+        samples = [sample(values, self.shape)]
+        if values is Values.ANY:
             samples += [samples[0] - 5, samples[0] * 0.1, samples[0] * 5 + 9]
-        results = [
-            self._run(x if self.template.first is None else self._drawn(self.template.first)) for x in samples
-        ]
-        return min((narrowest(y) for y in results), key=lambda v: _WIDTH[v])
+        return min((narrowest(self._run(x)) for x in samples), key=lambda v: _WIDTH[v])
 
     def _void(self, values: Values) -> bool:
         if self.template.first is not None:
@@ -198,9 +207,6 @@ class _Trial:
         y = self._run(x)
         constant = y.numel() > 1 and bool((y == y.flatten()[0]).all())
         return constant or (x.shape == y.shape and torch.allclose(x, y, rtol=1e-6, atol=1e-7))
-
-    def _holds(self, values: Values) -> bool:
-        return self.template.first is None and within(self._run(sample(values, self.shape)), values)
 
     def _drawn(self, template: InputTemplate) -> torch.Tensor:
         shape = (
@@ -220,7 +226,8 @@ class _Trial:
         except Exception as error:  # whatever an operator raises, it cannot be used this way
             raise NotUsableError(LeftOut.FAILS, f"{type(error).__name__}: {_first(error)}") from error
 
-    def _run_meta(self) -> tuple[torch.Tensor, tuple[str, ...]]:
+    def run_meta(self) -> tuple[torch.Tensor, tuple[str, ...]]:
+        """Output and aten operators at these sizes; nothing is allocated."""
         with torch.device("meta"):
             x = torch.empty(self.shape) if self.template.first is None else self._drawn(self.template.first)
             call = self._prepared()
@@ -228,6 +235,8 @@ class _Trial:
                 y, trace = traced(lambda: call(x))
             except Exception as error:  # without shape inference it cannot be composed
                 raise NotUsableError(LeftOut.FAILS, f"on the meta device: {_first(error)}") from error
+        if isinstance(y, torch.Tensor) and y.numel() > _GROWTH * max(x.numel(), 1):
+            raise NotUsableError(LeftOut.TOO_LARGE, "its output is far larger than what flows in")
         return self._checked(y), trace.names
 
     def _call(self, x: torch.Tensor) -> torch.Tensor:

@@ -112,11 +112,10 @@ class Operator(Record):
     """Python of the call: `{x}` is what flows in, `{self}` the module, `{NAME}` an input, parameter, dimension."""
     takes: Values = Values.ANY
     """Values that may flow in; others give NaN or infinities."""
-    gives: Values = Values.ANY
+    gives: dict[Values, Values] = Field(default_factory=dict)
+    """For each class of values that may flow in, that of what flows out; any where nothing is said."""
     void_on: tuple[Values, ...] = ()
     """Values that it hands back unchanged, or makes a constant of."""
-    keeps_values: bool = False
-    """What is known of the values that flow in holds for those that flow out."""
     keeps_shape: bool = False
     ends: bool = False
     """Nothing follows it: its output is no floating-point tensor, or too small."""
@@ -259,6 +258,12 @@ class ComposedTask(Record):
     code: str
     provenance: Provenance
     cost: CostEstimate | None = None
+    index: int = 0
+    """Its number in its mix and seed."""
+    key: str = ""
+    """Hash of the operators that run and the kinds of their calls: two tasks of one structure have one key."""
+    trace: tuple[str, ...] = ()
+    """The aten operators that its forward calls on the meta device."""
 
     @property
     def task_hash(self) -> str:
@@ -376,5 +381,7 @@ class FilterRow(Record):
     detail: str = ""
     checked_hash: str | None = None
     """Hash of the smaller text that was run in its place."""
+    cost: CostEstimate | None = None
+    """Where the task came without an estimate."""
     times: GpuTimes | None = None
     seconds: float = 0.0

@@ -8,6 +8,7 @@ from warpsmith.types.check import (
     Purpose,
     TaskCheck,
     TaskEstimate,
+    Weakness,
 )
 from warpsmith.types.compile import CompileResult, CompileStatus, KernelResources, Target
 from warpsmith.types.episode import Episode, StopReason, Turn
@@ -99,6 +100,7 @@ __all__ = [
     "Timings",
     "Turn",
     "Verdict",
+    "Weakness",
     "baseline_name",
     "sha256_hex",
 ]

@@ -29,6 +29,27 @@ class Fitness(StrEnum):
     INFRASTRUCTURE = "infrastructure"
 
 
+class Weakness(StrEnum):
+    """What a check can find against a task, as code tells it apart; its text is among the problems or flags."""
+
+    RAISES = "raises"
+    NOT_JUDGEABLE = "not_judgeable"
+    NOT_FINITE = "not_finite"
+    ZERO_OUTPUT = "zero_output"
+    ZEROS_PASS = "zeros_pass"
+    COPY_PASSES = "copy_passes"
+    RANDOM = "random"
+    DRAWS_STATE = "draws_state"
+    UNWRITTEN_MEMORY = "unwritten_memory"
+    CONSTANT_OUTPUT = "constant_output"
+    INDISTINGUISHABLE = "indistinguishable"
+    IDLE_INPUT = "idle_input"
+    IDLE_PARAMETER = "idle_parameter"
+    ROUNDING_NOISE = "rounding_noise"
+    OUTSIDE_TIME = "outside_time"
+    NO_COMPILE = "no_compile"
+
+
 class CheckSettings(Record):
     """What a check is asked to do."""
 
@@ -83,6 +104,8 @@ class TaskCheck(Record):
     """Why it is refused."""
     flags: tuple[str, ...] = ()
     """What weakens it; said beside its results."""
+    weaknesses: tuple[Weakness, ...] = ()
+    """The kinds of what is said in `problems` and `flags`, each once."""
     notes: tuple[str, ...] = ()
     """What was not examined, and why it is unsupported or could not be checked."""
     checked_hash: str | None = None

@@ -1,0 +1,84 @@
+"""Synthesized sets as parquet: ours, and any other of the columns `ops`, `data_source` and `code`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from warpsmith.errors import MissingExtraError, TaskUnreadableError
+from warpsmith.tasks.user_file import check_source
+from warpsmith.types import Task, TaskSource, sha256_hex
+
+_HINT = "give a parquet file with the columns ops, data_source and code"
+_FILTERS = ("band", "split", "measured", "data_source", "name")
+
+
+def load_spec(spec: str) -> list[Task]:
+    """`PATH`; `PATH#10`, the tenth row; `PATH#FILTER,…`, such as `#band=easy|medium,split=train,measured=true`."""
+    path, mark, selection = spec.partition("#")
+    if not mark:
+        return load(Path(path))
+    if selection.isdigit():
+        return load(Path(path), place=int(selection))
+    wanted: dict[str, set[str]] = {}
+    for part in selection.split(","):
+        name, equals, values = part.partition("=")
+        if not equals or name not in _FILTERS or not values:
+            raise TaskUnreadableError(
+                f"#{part} selects nothing",
+                hint=f"write #N, or NAME=VALUE with a name of: {', '.join(_FILTERS)}",
+            )
+        wanted[name] = set(values.split("|"))
+    return load(Path(path), wanted=wanted)
+
+
+def load(path: Path, *, wanted: dict[str, set[str]] | None = None, place: int | None = None) -> list[Task]:
+    """Tasks in the file's order; `problem_id` is the row's number from 1, `revision` a hash over the whole set.
+
+    Raises TaskUnreadableError for a file that is no such set, a row that is no task, and filters that leave nothing.
+    """
+    rows = _rows(path)
+    revision = "rows-" + sha256_hex(json.dumps([row["code"] for row in rows]))[:12]
+    tasks = []
+    for number, row in enumerate(rows, start=1):
+        if (place is not None and number != place) or not _wanted(row, wanted or {}):
+            continue
+        check_source(row["code"], f"row {number} of {path}")
+        ours = "fingerprint" in row
+        tasks.append(Task(
+            name=row.get("name") or f"{row['data_source']}_{number}", code=row["code"], revision=revision,
+            source=TaskSource.SYNTHESIZED if ours else TaskSource.OPS6K, problem_id=number,
+        ))  # fmt: skip
+    if not tasks:
+        raise TaskUnreadableError(
+            f"{path} holds no row of that kind", hint="choose another band, split or row"
+        )
+    return tasks
+
+
+def _wanted(row: dict[str, Any], wanted: dict[str, set[str]]) -> bool:
+    for name, values in wanted.items():
+        if name not in row:
+            raise TaskUnreadableError(f"the set has no column {name}", hint="it can be selected by #N only")
+        value = row[name]
+        if (str(value).lower() if isinstance(value, bool) else str(value)) not in values:
+            return False
+    return True
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        import pyarrow
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise MissingExtraError(
+            "parquet files need pyarrow", hint="install it with: pip install 'warpsmith[synth]'"
+        ) from error
+    try:
+        file = parquet.ParquetFile(path)
+        there = set(file.schema_arrow.names)
+        if missing := {"ops", "data_source", "code"} - there:
+            raise TaskUnreadableError(f"{path} lacks the columns {', '.join(sorted(missing))}", hint=_HINT)
+        read = [name for name in ("data_source", "code", "fingerprint", *_FILTERS) if name in there]
+        return file.read(columns=list(dict.fromkeys(read))).to_pylist()
+    except (OSError, pyarrow.ArrowException) as error:
+        raise TaskUnreadableError(f"{path} cannot be read as parquet", hint=_HINT) from error
