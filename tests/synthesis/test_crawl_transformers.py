@@ -1,7 +1,9 @@
 import pytest
 
+from warpsmith.synthesis.blocks import render_block
 from warpsmith.synthesis.crawl_transformers import Crawled, crawl_library
-from warpsmith.synthesis.records import Family, LeftOut
+from warpsmith.synthesis.records import Catalogue, Family, LeftOut
+from warpsmith.synthesis.structure import FingerprintKind, Outcome, structures
 
 MODELING = '''
 # Copyright 2031 The Example Authors.
@@ -171,3 +173,14 @@ def test_what_is_left_out_has_its_reason(crawled: Crawled) -> None:
     assert reasons["FarMLP"] == (LeftOut.NOT_STANDALONE, "it imports einops")
     assert len(reasons) == 5 and crawled.classes == 9
     assert crawled.by_family["norm"] == {"duplicate": 1, "listed": 1}
+
+
+def test_operators_make_tasks_that_run(crawled: Crawled) -> None:
+    empty = Catalogue(libraries={"torch": "2"}, licences={"torch": "BSD-3-Clause"}, operators=())
+    catalogue = crawled.added_to(empty)
+    assert catalogue.libraries == {"torch": "2", "transformers": "9.9"}
+    assert catalogue.licences["transformers"] == "Apache-2.0"
+    sizes = {"batch": 2, "length": 32, "hidden": 64}
+    tasks = [render_block(operator, sizes) for operator in catalogue.operators]
+    found = structures(tasks, run=True)
+    assert [(s.kind, s.run) for s in found] == [(FingerprintKind.GRAPH, Outcome.OK)] * 3

@@ -23,8 +23,9 @@ from typing import Any
 from warpsmith.errors import MissingExtraError
 from warpsmith.synthesis.block_templates import PARAMETERS, SMALL, VALUES, Feeding, family_of, feedings
 from warpsmith.synthesis.gather import CONFIG, Library, LibraryFile, NotStandaloneError, body_hash
-from warpsmith.synthesis.records import Family, LeftOut, Omission, Operator, OperatorKind
+from warpsmith.synthesis.records import Catalogue, Family, LeftOut, Omission, Operator, OperatorKind
 
+LIBRARY = "transformers"
 LICENCE = "Apache-2.0"
 _TRY_TIMEOUT_S = 10.0
 _MODULE = "nn.Module"
@@ -42,8 +43,20 @@ class Crawled:
     omitted: tuple[Omission, ...]
     classes: int
     """`nn.Module` classes in all modeling files."""
+    version: str
     by_family: dict[str, dict[str, int]]
     """For each family, candidates by what became of them: `listed` or a reason."""
+
+    def added_to(self, catalogue: Catalogue) -> Catalogue:
+        """The catalogue with these operators and omissions after its own."""
+        return catalogue.model_copy(
+            update={
+                "libraries": {**catalogue.libraries, LIBRARY: self.version},
+                "licences": {**catalogue.licences, LIBRARY: LICENCE},
+                "operators": (*catalogue.operators, *self.operators),
+                "omitted": (*catalogue.omitted, *self.omitted),
+            }
+        )
 
 
 def crawl_transformers(
@@ -107,7 +120,7 @@ def crawl_library(
     by_family: dict[str, dict[str, int]] = {}
     for (family_name, outcome), count in sorted(outcomes.items()):
         by_family.setdefault(family_name, {})[outcome] = count
-    return Crawled(tuple(operators), tuple(omitted), classes, by_family)
+    return Crawled(tuple(operators), tuple(omitted), classes, version, by_family)
 
 
 def _operator(
@@ -143,7 +156,7 @@ def _operator(
         code = "{self}(" + ", ".join(_argument(*pair) for pair in feeding.arguments) + ")"
         code = code if outputs == 1 else f"{code}[0]" if outputs == 0 else f"torch.cat({code}, dim=-1)"
         return Operator(
-            name=full, kind=OperatorKind.BLOCK, family=family, library="transformers", version=version,
+            name=full, kind=OperatorKind.BLOCK, family=family, library=LIBRARY, version=version,
             licence=LICENCE, ranks=(len(feeding.inputs[0].shape),), parameters=PARAMETERS, inputs=feeding.inputs,
             constructor=constructor, code=code, source=_note(file, node.name, version) + source, entry=node.name,
             origin=full,
