@@ -6,7 +6,19 @@ from typing import Annotated
 import typer
 
 from warpsmith import __version__
-from warpsmith.cli import bench, check, ci, doctor, judge, leaderboard, optimize, regrade, report, synth, train
+from warpsmith.cli import (
+    bench,
+    check,
+    ci,
+    doctor,
+    judge,
+    leaderboard,
+    optimize,
+    regrade,
+    report,
+    synth,
+    train,
+)
 from warpsmith.cli.errors import PASSED, USAGE, on_signals, report_error
 
 # NoSuchOption, MissingParameter and the like; named through typer, which carries its own parser
