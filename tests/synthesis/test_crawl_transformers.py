@@ -59,8 +59,8 @@ class ExampleMLP(nn.Module):
         self.act = ACT2FN[config.hidden_act]
         self.factor = config.special_factor
 
-    def forward(self, x):
-        return self.down(self.act(self.up(x))) * self.factor
+    def forward(self, hidden):
+        return self.down(self.act(self.up(hidden))) * self.factor
 
 
 class ExampleAttention(nn.Module):
@@ -154,6 +154,7 @@ def test_classes_become_operators_that_stand_alone(crawled: Crawled) -> None:
         "mlp_bias=True",
     ):
         assert word in mlp.constructor
+    assert mlp.code == "{self}(hidden={hidden_input})"  # `hidden` is a size
     attention = found["ExampleAttention"]
     assert attention.code == (
         "{self}(hidden_states={hidden_states}, position_embeddings=({cosines}, {sines}))[0]"

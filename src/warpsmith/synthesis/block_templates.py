@@ -169,6 +169,8 @@ def _feeding(
     arguments: list[tuple[str, str]] = []
 
     def tensor(name: str, shape: tuple[str, ...], **more: str) -> str:
+        # names of sizes are taken, and `x` is the first input's placeholder
+        name = f"{name}_input" if name in _PLAIN or (name == "x" and inputs) else name
         inputs.append(InputTemplate(name=name, shape=tuple(s.format(**_PLAIN) for s in shape), **more))
         return f"{{{name}}}"
 
