@@ -1,10 +1,11 @@
-"""`python -m warpsmith.synthesis.graph_worker TASKS.json FD TIMEOUT RUN`: one JSON line a task on FD.
+"""`python -m warpsmith.synthesis.graph_worker TASKS.json FD CPU_SECONDS RUN`: one JSON line a task on FD.
 
 Each task runs in a fork of this process, which has torch imported: what it breaks, ends or hangs is its own.
 """
 
 import contextlib
 import json
+import math
 import os
 import resource
 import select
@@ -17,6 +18,8 @@ from typing import Any
 MAX_BYTES = 16 << 30
 """Address space of one task's process."""
 RUN_ELEMENTS = 1 << 22
+WAITING = 10
+"""A task may take this many times its processor time, so that how busy a machine is decides no fingerprint."""
 
 
 def main(argv: list[str]) -> int:
@@ -41,15 +44,15 @@ def _in_fork(code: str, descriptor: int, timeout_s: float, run: bool) -> dict[st
     if pid == 0:
         os.close(ours)
         os.close(descriptor)
-        _child(code, theirs, run)
+        _child(code, theirs, timeout_s, run)
     os.close(theirs)
-    text = _read(ours, timeout_s)
+    text = _read(ours, WAITING * timeout_s)
     os.close(ours)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    if text is None:
-        return _failed("timed_out", f"took longer than {timeout_s:g} s", run)
+    _, status = os.waitpid(pid, 0)
+    if text is None or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU):
+        return _failed("timed_out", f"took longer than {timeout_s:g} s of the processor", run)
     try:
         return json.loads(text)
     except ValueError:
@@ -74,13 +77,15 @@ def _read(descriptor: int, timeout_s: float) -> bytes | None:
         text += block
 
 
-def _child(code: str, descriptor: int, run: bool) -> None:
+def _child(code: str, descriptor: int, cpu_s: float, run: bool) -> None:
     """Traces the task, and runs it, writes the answer and ends the process; never returns."""
     quiet = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(quiet, stream)
     resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    seconds = max(1, math.ceil(cpu_s))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     try:
         answer = json.dumps(_structure(code, run)).encode()
         while answer:

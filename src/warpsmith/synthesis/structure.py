@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from warpsmith.errors import InfrastructureError
 from warpsmith.sandbox import LocalSandbox, python_paths
 from warpsmith.sandbox.process import Tree
+from warpsmith.synthesis.graph_worker import WAITING
 from warpsmith.synthesis.similarity import bag
 from warpsmith.types import Record
 from warpsmith.types.protocols import Sandbox, SandboxSpec
@@ -93,7 +94,7 @@ def structures(
 ) -> list[Structure]:
     """The structure of each task source, in order. `run`: run each at small sizes on the CPU as well.
 
-    `sandbox` isolates the processes that the tasks run in (default: no isolation). `told` is called with the number
+    `timeout_s`: processor time of one. `sandbox` isolates the processes that the tasks run in (default: no isolation). `told` is called with the number
     of tasks done. Raises InfrastructureError where the workers do not start.
     """
     sandbox = sandbox or LocalSandbox()
@@ -138,7 +139,7 @@ class _Crew:
                     trees.append(tree)
                     sources[descriptor] = (share, bytearray())
                 while sources:
-                    limit = _START_TIMEOUT_S + 2 * self.timeout_s
+                    limit = _START_TIMEOUT_S + 2 * WAITING * self.timeout_s
                     ready, _, _ = select.select(list(sources), [], [], limit)
                     if not ready:
                         return
