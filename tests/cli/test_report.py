@@ -60,7 +60,7 @@ def test_the_same_task_twice_is_refused_unless_the_runs_are_named_apart(folder: 
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["tasks"] == 2
     text = (folder / "both/tables.md").read_text()
-    assert "| all | one, paper | 1 | 100.0" in text and "one: pass rate" in text
+    assert "| all | one: paper ratios | 1 | 100.0" in text and "one: pass rate" in text
     assert warpsmith(folder, *twice, "--label", "one").returncode == 2
 
 

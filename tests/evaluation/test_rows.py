@@ -133,6 +133,8 @@ def test_an_end_that_is_nobodys_doing_is_no_score(tmp_path: Path, stop: StopReas
         store.put_episode(episode.model_copy(update={"stop": stop, **empty}))
         (row,) = rows_of(store)
     assert (row.state, row.best, row.passed()) == (state, None, False)
+    told = {StopReason.MODEL_UNAVAILABLE: "model unavailable: good", StopReason.FINISHED: "finished"}
+    assert row.detail == told[stop]
 
 
 def test_older_runs_read_and_keep_their_key(tmp_path: Path) -> None:

@@ -132,13 +132,19 @@ def _row(
         condition=condition_of(verdict, run.manifest) if verdict else None,
         versions=_versions(run, verdict) if verdict else "",
         state=state,
-        detail=verdict.detail if verdict and scored else episode.stop.value.replace("_", " "),
+        detail=verdict.detail if verdict and scored else _ending(episode),
         best=score_of(verdict) if verdict and scored else None,
         final=score_of(answer) if answer and scored else None,
         turns=len(episode.turns),
         tokens=episode.usage.tokens if episode.usage else None,
         judge_seconds=math.fsum(seconds),
     )
+
+
+def _ending(episode: Episode) -> str:
+    """Why an episode has no score: how it ended, and what its last turn noted."""
+    last = episode.turns[-1].note if episode.turns else ""
+    return ": ".join(part for part in (episode.stop.value.replace("_", " "), " ".join(last.split())) if part)
 
 
 def condition_of(verdict: Verdict, manifest: Manifest | None = None) -> Condition:
