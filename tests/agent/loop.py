@@ -54,6 +54,7 @@ def play(
     limits: Limits | None = None,
     settings: AgentSettings | None = None,
     sandbox: Sandbox | None = None,
+    seed: int | None = None,
 ) -> tuple[Episode, tuple[Entry, ...]]:
     """The finished episode as it was stored, and its journal."""
     with RunStore(folder) as store:
@@ -67,6 +68,7 @@ def play(
             settings=SETTINGS,
             store=store,
             limits=limits,
+            seed=seed,
         )
         assert store.episodes()[-1] == episode
         assert store.turns(episode.episode_id) == episode.turns

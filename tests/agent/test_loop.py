@@ -49,6 +49,26 @@ def test_best_and_final_answer_are_both_kept(tmp_path: Path) -> None:
     assert not (tmp_path / "work").exists()
 
 
+def test_each_turn_is_asked_with_a_seed_of_its_own(tmp_path: Path) -> None:
+    replies = says("a", writes("good one"), VERIFY), DONE
+    seeded, unseeded = scripted(*replies), scripted(*replies)
+    episode, _ = play(tmp_path / "seeded", seeded, seed=(1 << 31) - 1)
+    assert episode.seed == (1 << 31) - 1
+    assert [question.seed for question in seeded.asked] == [(1 << 31) - 1, 0]
+    other, _ = play(tmp_path / "unseeded", unseeded)
+    assert [question.seed for question in unseeded.asked] == [None, None]
+    assert other.episode_id != episode.episode_id
+
+
+@pytest.mark.parametrize("skill", [True, False])
+def test_the_skill_is_in_prompt_and_folder_or_in_neither(tmp_path: Path, skill: bool) -> None:
+    llm = scripted(says("a", ("Bash", {"command": "ls"})), DONE)
+    _, entries = play(tmp_path, llm, settings=AgentSettings(skill=skill))
+    assert ("SKILL.md" in results(entries)[0]) is skill
+    system = next(e.message.text for e in entries if e.message and e.message.role is Role.SYSTEM)
+    assert ("cuda_extension" in system) is skill
+
+
 def test_calls_that_fit_nothing_are_answered_and_counted(tmp_path: Path) -> None:
     odd = ScriptedReply(
         calls=(

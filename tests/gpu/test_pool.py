@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warpsmith.errors import InfrastructureError
+from warpsmith.gpu.devices import GpuInfo
 from warpsmith.gpu.leases import lease_gpu
 from warpsmith.gpu.pool import WorkerPool
 from warpsmith.gpu.scripted import Scene, Script, ScriptedProbe, ScriptedWorkers, scripted_gpus
@@ -68,21 +69,20 @@ def test_it_is_what_the_protocols_say(make, tmp_path):
 def test_one_job_at_a_time_on_each_gpu_and_all_gpus_at_work(make, tmp_path):
     now: Counter[str] = Counter()
     most: Counter[str] = Counter()
-    at_once: list[int] = []
+    all_at_work = threading.Barrier(4)
 
     def script(given: Job, variables: Mapping[str, str]) -> Scene:
         gpu = variables["CUDA_VISIBLE_DEVICES"]
         now[gpu] += 1
         most[gpu] = max(most[gpu], now[gpu])
-        at_once.append(sum(now.values()))
-        threading.Timer(0.02, lambda: now.subtract([gpu])).start()
-        return Scene(seconds=0.03)
+        if given.entry == "first:x":
+            all_at_work.wait(PATIENCE_S)
+        return Scene(seconds=0.01, ended=lambda: now.subtract([gpu]))
 
     pool = make(script, gpus=4)
-    handles = [pool.submit(job(tmp_path)) for _ in range(40)]
-    devices = Counter(handle.result(PATIENCE_S).device_index for handle in handles)
-    assert set(most.values()) == {1} and set(devices) == {0, 1, 2, 3}
-    assert max(at_once) == 4
+    handles = [pool.submit(job(tmp_path, "first:x" if n < 4 else "a:b")) for n in range(40)]
+    devices = {handle.result(PATIENCE_S).device_index for handle in handles}
+    assert set(most.values()) == {1} and devices == {0, 1, 2, 3}
 
 
 def test_a_job_that_fails_is_an_answer_and_is_not_run_again(make, tmp_path):
@@ -247,6 +247,39 @@ def test_no_gpu_and_no_folder_are_one_line_each(make, tmp_path):
         pool.run(job(tmp_path))
     with pytest.raises(InfrastructureError, match="does not exist"):
         pool.run(job(tmp_path / "missing"))
+
+
+def test_a_lease_that_cannot_be_made_fails_the_job_and_nothing_hangs(make, tmp_path):
+    (tmp_path / "file").write_text("")
+    pool = make(leases=tmp_path / "file" / "leases")
+    for _ in range(2):
+        with pytest.raises(InfrastructureError, match="cannot make the lease folder"):
+            pool.submit(job(tmp_path)).result(PATIENCE_S)
+
+
+def test_a_look_at_the_device_that_raises_fails_the_job_and_nothing_hangs(make, tmp_path):
+    def raises(gpu: GpuInfo) -> str:
+        raise ValueError("a driver's whim")
+
+    pool = make(lambda given, variables: Scene(kills_worker=True), gpus=1, find_fault=raises)
+    with pytest.raises(InfrastructureError, match="the pool failed: ValueError: a driver's whim"):
+        pool.submit(job(tmp_path)).result(PATIENCE_S)
+
+
+def test_a_job_that_one_gpu_lost_is_its_again_once_no_other_is_in_order(make, tmp_path):
+    tried: list[str] = []
+
+    def script(given: Job, variables: Mapping[str, str]) -> Scene:
+        bad = variables == on(1)
+        if given.entry == SELF_TEST:
+            return Scene(exit_code=int(bad))
+        tried.append(variables["CUDA_VISIBLE_DEVICES"])
+        # the first try is lost wherever it is; GPU 1 is broken
+        return Scene(lost=bad or len(tried) == 1)
+
+    pool = make(script, retest_s=600)
+    result = pool.submit(job(tmp_path)).result(PATIENCE_S)
+    assert (result.outcome, result.device_index) == (JobOutcome.COMPLETED, 0)
 
 
 def test_a_job_stands_by_without_a_device_and_takes_whichever_is_free(make, tmp_path):

@@ -81,12 +81,13 @@ class Line:
             jobs = (*self._queue, *self._running)
             self._idle.notify_all()
             self._apart.notify_all()
+        # first the workers: whoever waits for one to start, or to pass its test, waits no longer
+        for slot in self.slots:
+            slot.close()
         for job in jobs:
             job.cancel()
         for thread in self._threads:
             thread.join()
-        for slot in self.slots:
-            slot.close()
 
     def _work(self, slot: Slot) -> None:
         while (taken := self._take(slot)) is not None:
@@ -94,10 +95,8 @@ class Line:
             again = False
             try:
                 again = self._retest(slot) if job is None else self._serve(slot, job)
-            except InfrastructureError as error:
-                job.fail(error)
             except Exception as error:  # noqa: BLE001  whoever waits for the job must not wait for ever
-                job.fail(InfrastructureError(f"the pool failed: {type(error).__name__}: {error}"))
+                self._failed(job, error)
             finally:
                 release(lease)
                 self._give_back(slot, job, again=again)
@@ -115,7 +114,13 @@ class Line:
                 if job is None and not slot.quarantine:
                     self._idle.wait()
                     continue
-                granted, lease = try_lease(slot.gpu, self._leases)
+                try:
+                    granted, lease = try_lease(slot.gpu, self._leases)
+                except InfrastructureError as error:
+                    # nobody may make locks here: no job will ever have a device
+                    self._drop(job, error)
+                    self._apart.wait(_LEASE_POLL_S)
+                    continue
                 if not granted:
                     self._overdue(job)
                     self._idle.notify()
@@ -144,8 +149,19 @@ class Line:
         if job is None or any(slot.busy for slot in self.slots):
             return
         if time.monotonic() - max(job.submitted_s, self._granted_s) > self._lease_timeout_s:
+            self._drop(job, all_leased(self._lease_timeout_s))
+
+    def _drop(self, job: PooledJob | None, error: InfrastructureError) -> None:
+        if job is not None:
             self._queue.remove(job)
-            job.fail(all_leased(self._lease_timeout_s))
+            job.fail(error)
+
+    @staticmethod
+    def _failed(job: PooledJob | None, error: Exception) -> None:
+        if job is not None and not isinstance(error, InfrastructureError):
+            error = InfrastructureError(f"the pool failed: {type(error).__name__}: {error}")
+        if job is not None:
+            job.fail(error)
 
     def _give_back(self, slot: Slot, job: PooledJob | None, *, again: bool) -> None:
         with self._idle:
@@ -160,7 +176,8 @@ class Line:
                 for waiting in self._queue:
                     waiting.fail(self._all_quarantined())
                 self._queue.clear()
-            if again:
+            if again or slot.quarantine:
+                # a job that waited for this slot may now be another's
                 self._idle.notify_all()
 
     def _serve(self, slot: Slot, job: PooledJob) -> bool:
@@ -211,6 +228,9 @@ class Line:
 
     def _lost(self, slot: Slot, job: PooledJob, worker: str, *, before: bool) -> bool:
         """The job's worker was lost: whose fault, and what now."""
+        if self._closed:
+            job.finish(JobOutcome.CANCELLED)
+            return False
         after = self._test(slot)
         slot.recycle()
         job.lost.append(Attempt(worker=worker, device_index=slot.index, healthy=before and after))
@@ -234,7 +254,7 @@ class Line:
 
     def _test(self, slot: Slot) -> bool:
         fine = slot.test()
-        if not fine:
+        if not fine and not self._closed:
             self._told(f"{_name(slot)} is quarantined: {slot.quarantine}")
         return fine
 

@@ -21,6 +21,8 @@ class Scene:
     lost: bool = False
     kills_worker: bool = False
     tail: str = ""
+    ended: Callable[[], None] = lambda: None
+    """Called when it has ended, before its device is anybody else's."""
 
 
 Script = Callable[[Job, Mapping[str, str]], Scene]
@@ -81,6 +83,7 @@ class ScriptedRun:
                 else:
                     self._end = JobEnd(exit_code=scene.exit_code, seconds=seconds, tail=scene.tail)
                 self._worker.open_jobs -= 1
+                scene.ended()
             return self._end
 
 

@@ -36,6 +36,7 @@ class Slot:
     """Something ended badly on it: it is tested before its next job."""
     proven: bool = False
     """Since its worker was started, a job or a self-test ended normally, and nothing badly after that."""
+    closed: bool = False
     _worker: Worker | None = None
     _jobs: int = 0
     _one: threading.Lock = field(default_factory=threading.Lock)
@@ -58,6 +59,8 @@ class Slot:
     def worker(self) -> Worker:
         """Its worker; a fresh one where there is none, it is gone, or it has run its share. InfrastructureError."""
         with self._one:
+            if self.closed:
+                raise InfrastructureError("the pool is closed")
             if self._worker is not None and (not self._worker.alive() or self._jobs >= self.jobs_per_worker):
                 self._worker.retire()
                 self._worker = None
@@ -74,8 +77,9 @@ class Slot:
             worker.retire()
 
     def close(self) -> None:
-        """Ends the worker and all its jobs."""
+        """Ends the worker and all its jobs; there will be no other."""
         with self._one:
+            self.closed = True
             worker, self._worker = self._worker, None
         if worker is not None:
             worker.close()

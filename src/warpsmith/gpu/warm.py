@@ -169,7 +169,9 @@ class WarmWorker:
         """Ends it and all its jobs."""
         self._retired = True
         self._tree.kill_tree()
-        self._control.close()
+        # not closed: another thread may be about to wait for it
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)
 
     def _await_ready(self) -> None:
         if self._ready:
@@ -240,7 +242,6 @@ class WarmJob:
         with self._ending:
             if self._end is None:
                 self._end = self._collect()
-                self._channel.close()
                 self._worker.ended()
 
     def _collect(self) -> JobEnd:

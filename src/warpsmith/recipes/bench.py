@@ -25,6 +25,7 @@ from warpsmith.evaluation.bench import (
 )
 from warpsmith.evaluation.pinning import pins
 from warpsmith.evaluation.protocols import Plan
+from warpsmith.recipes.fit import fit
 from warpsmith.recipes.fleet import Fleet, LocalFleet, Station, default_jobs
 from warpsmith.reward import SpeedupKind
 from warpsmith.rollout import Limits, run_episode
@@ -154,10 +155,8 @@ class _Solver:
         self._station = self._station or self.fleet.station()
         task, policy = question.task, self.make(self.fleet.pool)
         if self.asked.shrink:
-            from warpsmith.sim.shrink import shrink
-
             try:
-                task = shrink(task)
+                task = fit(task, self.fleet.pool)
             except TaskError as error:
                 # the task's fault is data, as in any episode
                 policy = _Refused(self.name, error)
