@@ -1,7 +1,7 @@
 """Paired comparison against values worked out by hand."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.evaluation.tables import row
 
@@ -35,6 +35,7 @@ def test_what_has_no_geometric_mean_is_refused(second: dict[str, float]) -> None
         paired_geomean("x", {"a": 1.0}, second)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=3), st.floats(0, 1), min_size=1, max_size=6))
 def test_order_does_not_matter(values: dict[str, float]) -> None:
     other = dict.fromkeys(values, 0.5)

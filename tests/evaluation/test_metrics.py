@@ -195,6 +195,7 @@ def test_pass_at_k_of_more_samples_than_there_are_is_refused(k: int) -> None:
         pass_at_k(samples("a", 1, 2) + samples("b", 4, 4), k)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 8), st.integers(0, 8), st.integers(1, 8))
 def test_pass_at_k_never_falls_with_k(good: int, more: int, n: int) -> None:
     rows = samples("a", min(good, n), n - min(good, n)) + samples("b", min(more, n), n - min(more, n))
@@ -221,7 +222,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(ROWS, st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(rows: list[Row], random) -> None:
     other = list(rows)
@@ -231,6 +232,7 @@ def test_the_order_of_rows_does_not_matter(rows: list[Row], random) -> None:
     assert sorted(first.outcomes.items()) == sorted(second.outcomes.items())
 
 
+@settings(deadline=None)
 @given(ROWS)
 def test_fast_p_never_rises_with_p_and_begins_at_most_at_the_pass_rate(rows: list[Row]) -> None:
     shares = [point.share for point in fast_p_curve(rows)]
@@ -238,6 +240,7 @@ def test_fast_p_never_rises_with_p_and_begins_at_most_at_the_pass_rate(rows: lis
     assert all(share <= summary(rows, PAPER, resamples=0).passed.value + 1e-12 for share in shares[:1])
 
 
+@settings(deadline=None)
 @given(ROWS)
 def test_geometric_means_lie_within_their_values(rows: list[Row]) -> None:
     side = summary(rows, MATCHED, resamples=0).best
@@ -252,6 +255,7 @@ def test_geometric_means_lie_within_their_values(rows: list[Row]) -> None:
     assert 0 <= side.faster.value <= 1
 
 
+@settings(deadline=None)
 @given(RATIOS, st.integers(1, 8))
 def test_the_interval_of_equal_tasks_is_the_value(ratio: float, count: int) -> None:
     found = summary([row(str(i), ratio) for i in range(count)], PAPER, resamples=30)

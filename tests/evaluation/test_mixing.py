@@ -21,6 +21,7 @@ def under(name: str, series: str = "scripted", versions: str = "torch 2.13", **f
         ({"gpu": "X2"}, "GPUs: X1 (1); X2 (1)"),
         ({"rules": Rules.PRACTICAL}, "rules: paper (1); practical (1)"),
         ({"protocol": "matched"}, "protocols: none named (1); matched (1)"),
+        ({"baselines": "paper"}, "menus of baselines: none named (1); paper (1)"),
     ],
 )
 def test_one_line_of_several_conditions_is_refused(other: dict[str, object], told: str) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.evaluation.test_regrade import MANIFEST, TASK, run, speed, submission
 
@@ -133,6 +133,8 @@ def test_an_end_that_is_nobodys_doing_is_no_score(tmp_path: Path, stop: StopReas
         store.put_episode(episode.model_copy(update={"stop": stop, **empty}))
         (row,) = rows_of(store)
     assert (row.state, row.best, row.passed()) == (state, None, False)
+    told = {StopReason.MODEL_UNAVAILABLE: "model unavailable: good", StopReason.FINISHED: "finished"}
+    assert row.detail == told[stop]
 
 
 def test_older_runs_read_and_keep_their_key(tmp_path: Path) -> None:
@@ -154,6 +156,7 @@ def test_the_medians_interval_by_hand() -> None:
     assert median_interval(range(1, 13)) == (2, 11)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.1, 10), min_size=7, max_size=40))
 def test_the_medians_interval_holds_the_median(samples: list[float]) -> None:
     low, high = median_interval(samples)  # type: ignore[misc]

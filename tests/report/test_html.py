@@ -103,7 +103,7 @@ def test_nothing_is_loaded_from_a_network() -> None:
 def test_failed_and_missing_tasks_count_in_every_share_and_are_named() -> None:
     rows = [row("a", 4.0), row("b", 1.0), row("c", None, Status.WRONG), missing("lost_one")]
     results, *_, last = tables([r.row for r in rows])
-    ours = next(line.cells for line in results.lines if line.cells[:2] == ("1", "scripted, paper"))
+    ours = next(line.cells for line in results.lines if line.cells[:2] == ("1", "scripted: paper ratios"))
     assert ours[2:] == (
         "4", "50.0 [0.0–100.0]", "25.0 [0.0–75.0]", "25.0 [0.0–75.0]", "2.00 [1.00–4.00]", "2.00 [1.00–4.00]",
     )  # fmt: skip
@@ -117,7 +117,7 @@ def test_failed_and_missing_tasks_count_in_every_share_and_are_named() -> None:
 
 def test_a_protocol_that_was_not_measured_shows_no_number() -> None:
     results = tables([row("a", 4.0).row])[0]
-    ours = next(line.cells for line in results.lines if line.cells[:2] == ("1", "scripted, matched"))
+    ours = next(line.cells for line in results.lines if line.cells[:2] == ("1", "scripted: matched ratios"))
     assert ours[3:] == ("100.0 [100.0–100.0]", "–", "–", "–", "–")
     assert "0.0 [0.0–0.0]" not in markdown([row("a", 4.0)])
 
@@ -125,7 +125,7 @@ def test_a_protocol_that_was_not_measured_shows_no_number() -> None:
 def test_the_papers_row_stands_beside_ours() -> None:
     text = markdown([row("a", 4.0), row("b", 4.0)])
     assert "| 1 | CUDA Agent (arXiv 2602.24286) | – | 100.0 | 99.0 | 97.0 | 2.48 | 1.87 |" in text
-    ours = "| 1 | scripted, paper | 2 |" + " 100.0 [100.0–100.0] |" * 3 + " 4.00 [4.00–4.00] |" * 2
+    ours = "| 1 | scripted: paper ratios | 2 |" + " 100.0 [100.0–100.0] |" * 3 + " 4.00 [4.00–4.00] |" * 2
     assert ours.replace("[", "\\[").replace("]", "\\]") in text
 
 
@@ -142,8 +142,8 @@ def test_ablations_stand_beside_the_published_ones() -> None:
     assert lines["no-rft", "w/o RFT, CUDA Agent (arXiv 2602.24286)"][3:] == (
         "95.6", "82.0", "49.8", "1.56", "1.05",
     )  # fmt: skip
-    assert lines["no-rft", "cut, paper"][-1] == "2.00 [2.00–2.00]"
-    assert lines["nothing left out", "scripted, paper"][-1] == "4.00 [4.00–4.00]"
+    assert lines["no-rft", "cut: paper ratios"][-1] == "2.00 [2.00–2.00]"
+    assert lines["nothing left out", "scripted: paper ratios"][-1] == "4.00 [4.00–4.00]"
 
 
 def test_what_is_mixed_is_said_on_the_page_and_in_markdown() -> None:

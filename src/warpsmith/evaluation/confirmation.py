@@ -143,8 +143,8 @@ def _scored_honestly(run: RunReader, episode: Episode, finals: set[str]) -> list
 
 def _held(row: Row, verdict: Verdict) -> list[str]:
     """Where a verdict reached again does not bear a row's claims (points 4 and 5)."""
-    there, here = row.condition, condition_of(verdict, row.condition.protocol if row.condition else "")
-    if there != here:
+    there, here = row.condition, condition_of(verdict)
+    if there is None or (there.gpu, there.rules) != (here.gpu, here.rules):
         was = f"{there.gpu} under {there.rules.value} rules" if there else "an unknown machine"
         return [f"judged again on {here.gpu} under {here.rules.value} rules, it is of {was}"]
     if verdict.status is not Status.PASSED:

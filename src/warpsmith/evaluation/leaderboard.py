@@ -92,6 +92,10 @@ def refuse_unfit(board: Board | None, run: RunReader, name: str = "") -> None:
         ("tasks or samples", board.task_set == task_set(rows)),
         (f"GPU: {there.gpu}, not {here.gpu}", there.gpu == here.gpu),
         (f"rules: {there.rules}, not {here.rules}", there.rules is here.rules),
+        (
+            f"baselines: {there.baselines or 'unknown'}, not {here.baselines or 'unknown'}",
+            there.baselines == here.baselines,
+        ),
         (f"protocol: {_named(there)}, not {_named(here)}", there.protocol == here.protocol),
     ):
         if not same:

@@ -7,9 +7,12 @@ from warpsmith.errors import UsageError
 from warpsmith.evaluation.metrics import by_series
 from warpsmith.evaluation.row import Condition, Row
 
+_MAY_DIFFER = ("protocols", "menus of baselines")
+"""Between lines: a matched run has the paper's ratios too, and each line names its protocol."""
+
 
 def mixed(rows: Sequence[Row]) -> list[str]:
-    """What each series mixes of GPU models, rules or protocols: one line each."""
+    """What each series mixes of GPU models, rules, protocols or menus of baselines: one line each."""
     found = []
     for series, of in by_series(rows).items():
         told = _differing([row.condition for row in of if row.condition])
@@ -22,8 +25,7 @@ def incomparable(rows: Sequence[Row]) -> list[str]:
     everything = [row.condition for row in rows if row.condition]
     within = {name for of in by_series(rows).values() for name in _differing([r.condition for r in of])}
     told = {n: v for n, v in _differing(everything).items() if n not in within}
-    # a matched run has the paper's ratios too, so that two protocols may stand beside each other
-    found = [f"the lines differ in {n}: {v}" for n, v in told.items() if n != "protocols"]
+    found = [f"the lines differ in {n}: {v}" for n, v in told.items() if n not in _MAY_DIFFER]
     versions = Counter(row.versions for row in rows if row.versions)
     if len(versions) > 1:
         found.append(f"several versions: {'; '.join(f'{name} ({n})' for name, n in versions.most_common())}")
@@ -41,7 +43,7 @@ def refuse_mixed(rows: Sequence[Row]) -> None:
 
 def _differing(conditions: Sequence[Condition | None]) -> dict[str, str]:
     known = [condition for condition in conditions if condition]
-    names = {"gpu": "GPUs", "rules": "rules", "protocol": "protocols"}
+    names = {"gpu": "GPUs", "rules": "rules", "protocol": "protocols", "baselines": "menus of baselines"}
     found = {}
     for field, name in names.items():
         counts = Counter(str(getattr(condition, field)) or "none named" for condition in known)

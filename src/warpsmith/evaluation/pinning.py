@@ -12,7 +12,7 @@ from warpsmith.gpu.local import visible_gpus
 from warpsmith.judge.machine import torch_build
 from warpsmith.types import Device, Pins
 
-GIT_TIMEOUT_S = 10.0
+GIT_TIMEOUT_S = 60.0
 
 
 def pins(device: Device) -> Pins:

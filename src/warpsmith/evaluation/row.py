@@ -110,6 +110,9 @@ class Condition(Record):
     """The GPU's name, or `simulator`."""
     rules: Rules
     protocol: str = ""
+    """By name, where the run follows one."""
+    baselines: str = ""
+    """The menu of baselines that the run asked for."""
 
 
 class Row(Record):
@@ -129,7 +132,7 @@ class Row(Record):
     condition: Condition | None = None
     """Of the verdict that is the score; None where nothing was judged."""
     versions: str = ""
-    """Driver and torch of that verdict: they may differ, and are then said."""
+    """Driver and torch of that verdict, and the judges that the run was made with: where they differ it is said."""
     state: State
     detail: str = ""
     """What the verdict said, or why there is none."""

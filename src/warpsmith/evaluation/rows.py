@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from warpsmith.evaluation.row import Against, Condition, Measured, Row, Score, State, checked
 from warpsmith.reward import SpeedupKind
 from warpsmith.rollout import RESUMABLE
-from warpsmith.store import RunReader
+from warpsmith.store import Manifest, RunReader
 from warpsmith.types import (
     STATUS_TABLE,
     BaselineKind,
@@ -129,10 +129,10 @@ def _row(
         problem_id=task.problem_id if task else None,
         sample=episode.sample,
         device=episode.device,
-        condition=condition_of(verdict, run.manifest.protocol) if verdict else None,
-        versions=_versions(verdict) if verdict else "",
+        condition=condition_of(verdict, run.manifest) if verdict else None,
+        versions=_versions(run, verdict) if verdict else "",
         state=state,
-        detail=verdict.detail if verdict and scored else episode.stop.value.replace("_", " "),
+        detail=verdict.detail if verdict and scored else _ending(episode),
         best=score_of(verdict) if verdict and scored else None,
         final=score_of(answer) if answer and scored else None,
         turns=len(episode.turns),
@@ -141,17 +141,26 @@ def _row(
     )
 
 
-def condition_of(verdict: Verdict, protocol: str = "") -> Condition:
-    """Under what a verdict was reached."""
+def _ending(episode: Episode) -> str:
+    """Why an episode has no score: how it ended, and what its last turn noted."""
+    last = episode.turns[-1].note if episode.turns else ""
+    return ": ".join(part for part in (episode.stop.value.replace("_", " "), " ".join(last.split())) if part)
+
+
+def condition_of(verdict: Verdict, manifest: Manifest | None = None) -> Condition:
+    """Under what a verdict was reached, in a run of this manifest."""
     gpu = verdict.machine.gpu if verdict.machine else None
     named = "simulator" if verdict.device is Device.SIM else gpu or "unknown GPU"
-    return Condition(gpu=named, rules=verdict.rules, protocol=protocol)
+    protocol = manifest.protocol if manifest else ""
+    menu = manifest.settings.get("baselines") if manifest else None
+    return Condition(gpu=named, rules=verdict.rules, protocol=protocol, baselines=str(menu or ""))
 
 
-def _versions(verdict: Verdict) -> str:
+def _versions(run: RunReader, verdict: Verdict) -> str:
     machine = verdict.machine
-    named = (("driver", machine.driver), ("torch", machine.torch)) if machine else ()
-    return ", ".join(f"{name} {value}" for name, value in named if value)
+    named = [("driver", machine.driver), ("torch", machine.torch)] if machine else []
+    judges = dict.fromkeys(session.pins.source[:8] for session in run.sessions() if session.pins)
+    return ", ".join(f"{name} {value}" for name, value in (*named, ("judge", " or ".join(judges))) if value)
 
 
 def task_of(run: RunReader, episode: Episode) -> Task | None:

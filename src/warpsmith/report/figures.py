@@ -119,7 +119,7 @@ def _results(rows: Sequence[Row], whole: dict[tuple[str, SpeedupKind], Summary])
         for series, of in by_series(of_level).items():
             for kind in KINDS:
                 found = whole[series, kind] if level is None else summary(of, kind)
-                lines.append(Line((name, f"{series}, {kind.value}", str(found.tasks), *_five(found))))
+                lines.append(Line((name, f"{series}: {kind.value} ratios", str(found.tasks), *_five(found))))
     return Table(
         key="results",
         title="Results beside the published ones" if levelled else "Results",
@@ -226,7 +226,7 @@ def _ablations(rows: Sequence[Row]) -> Table | None:
         for series, of in by_series(ours).items():
             for kind in KINDS:
                 found = summary(of, kind)
-                lines.append(Line((name, f"{series}, {kind.value}", str(found.tasks), *_five(found))))
+                lines.append(Line((name, f"{series}: {kind.value} ratios", str(found.tasks), *_five(found))))
     return Table(
         key="ablations",
         title="Ablations beside the published ones",
