@@ -319,7 +319,7 @@ def test_starting_is_cheap(sandbox, job):
         start = time.perf_counter()
         subprocess.run(sandbox.command(["true"], spec_for(job)), check=True)
         times.append(time.perf_counter() - start)
-    # 40 to 70 ms on a machine that does nothing else; a container half a second and more
+    # 40 to 70 ms on a machine that does nothing else; a container takes longer
     assert min(times) < (60 if sandbox.name == "docker" else 2)
 
 

@@ -142,7 +142,9 @@ class EnvironmentService:
         """As `JudgeService.sanitize`."""
         if self.sanitizing is None:
             return self.environment.verify(submission)
-        settings = self.settings or JudgeSettings(device=self.environment.device)
+        settings = self.settings or JudgeSettings(
+            device=self.environment.device, rules=self.environment.rules
+        )
         untimed = settings.model_copy(update={"measure": False})
         return self.sanitizing.judge(self.environment.task, submission, untimed)
 

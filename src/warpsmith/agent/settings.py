@@ -20,14 +20,10 @@ class AgentSettings(Record):
     skill: bool = True
     """Give it SKILL.md and the pages that it names, in its folder and its prompt."""
     loop: bool = True
-    """False: one answer in text, without tools or skill; its fenced files are the submission."""
+    """False: one answer in text, without tools; its fenced files are the submission."""
     compact: bool = False
     """A short prompt and few tools, for small models and contexts; the skill lies in the workspace all the same."""
     max_disk_bytes: int = 4 << 30
     max_files: int = 100_000
     max_repeats: int = 6
     """So many turns alike in a row end the episode."""
-
-
-TRAINING = AgentSettings(temperature=1.0, keep_tokens=True, trim=False)
-"""Samples of the model's own distribution, with what the loss needs of them."""

@@ -47,10 +47,6 @@ class Limits(Record):
         return next((reason for reason, is_reached in reasons.items() if is_reached), None)
 
 
-EVALUATION = Limits()
-TRAINING = Limits(turns=TRAINING_TURNS)
-
-
 class EpisodeListener(Protocol):
     """Is told what happens, once it is stored."""
 
@@ -119,7 +115,7 @@ def run_episode(
         heard=getattr(progress, "hear", None),
     )
     log = _TurnLog(store, episode_id, progress)
-    stop = _drive(policy, env, log, limits or EVALUATION, clock)
+    stop = _drive(policy, env, log, limits or Limits(), clock)
     answer = store.submission(log.answer) if log.answer else None
     if answer is not None and stop is not StopReason.TASK_REFUSED:
         # it competes with what the policy had judged

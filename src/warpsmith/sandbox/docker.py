@@ -25,7 +25,7 @@ _TIMEOUT_S = 60.0
 
 
 class DockerSandbox:
-    """The same view as `NamespacesSandbox`, in a container; start and end take longer (0.5 s).
+    """The same view as `NamespacesSandbox`, in a container; start and end take longer.
 
     A plain user's programs run as that user. Processes inside are no descendants of the wrapper: they cannot be
     paused or signalled one by one, only ended together.
