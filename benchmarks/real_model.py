@@ -154,7 +154,7 @@ def arms(endpoint: str, turns: int, compact: bool) -> dict[str, Arm]:
 
     return {
         "loop": Arm("loop", loop, Limits(turns=turns)),
-        "single": Arm("single", single, Limits(turns=1)),
+        "single": Arm("single", single, Limits()),
     }
 
 
