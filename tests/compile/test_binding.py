@@ -150,6 +150,12 @@ def test_launch_errors_are_raised_once(ext):
     assert _refused(ext, RuntimeError, "import_", 1, 2, 3) == "import_launcher: error 6"
 
 
+def test_a_name_that_is_not_there_is_answered_with_those_that_are(ext):
+    with pytest.raises(AttributeError, match=r"no add_launcher, it has: .*\bNAME_launcher is called as NAME"):
+        _ = ext.add_launcher
+    assert not hasattr(ext, "add_launcher")
+
+
 def test_a_call_costs_little(ext):
     a, b, out = torch.randn(4), torch.randn(4), torch.empty(4)
     best = float("inf")

@@ -1,5 +1,6 @@
 """The whole judge on the simulator: every way a task or a submission can be bad gets its own right status."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -53,6 +54,15 @@ def test_a_wrong_result_is_wrong_and_says_how(judge: Judge, what: str) -> None:
     verdict = judge(task(), submission(MODEL_NEW.replace(old, new)))
     assert verdict.status is Status.WRONG, verdict.detail
     assert said in verdict.detail.lower()
+
+
+def test_a_wrong_name_is_answered_with_the_line_that_calls_it(judge: Judge) -> None:
+    old = re.search(r"cuda_extension\.(\w+)\(", MODEL_NEW)
+    line = MODEL_NEW[: old.start()].count("\n") + 1
+    verdict = judge(task(), submission(MODEL_NEW.replace(old[0], f"cuda_extension.{old[1]}_launcher(")))
+    assert verdict.status is Status.CRASHED
+    assert f"has no {old[1]}_launcher, it has: {old[1]}" in verdict.detail
+    assert f"(line {line} of model_new.py)" in verdict.detail
 
 
 def test_weights_that_are_baked_in_are_wrong_once_the_weights_change(judge: Judge) -> None:

@@ -235,8 +235,9 @@ def _resources(built: CompileResult) -> Iterator[str]:
 
 
 _CAUSES = {
-    Status.CRASHED: "an illegal address (an index beyond a tensor, a host pointer), a launch with too many threads "
-    "or too much shared memory, or a Python error in model_new.py. Run Sanitize: it names the line.",
+    Status.CRASHED: "where a line of model_new.py is named, what Python says of that line; else an illegal address "
+    "(an index beyond a tensor, a host pointer), or a launch with too many threads or too much shared memory: "
+    "Sanitize names the line.",
     Status.TIMED_OUT: "a loop that does not end, a barrier that not all threads of a block reach, or a spin on "
     "memory that nobody writes.",
     Status.CHEATED: "the check above saw what the rules forbid. Compute the result anew in every call from the "

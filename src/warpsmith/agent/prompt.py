@@ -69,9 +69,10 @@ def _beginning(task: Task) -> str:
     listed = "\n".join(lines)
     return (
         f"model_new.py begins as this, before it calls a kernel:\n\n```python file=model_new.py\n{listed}\n```\n\n"
-        "Answer with two files. First kernels/NAME.cu: a kernel for what forward computes, and its NAME_launcher. "
-        "Then model_new.py: this one, where forward allocates the output and calls cuda_extension.NAME in place of "
-        "PyTorch's operators, with exactly the launcher's arguments but the stream, and all else is as it was."
+        "Answer with two files. First kernels/NAME.cu, where NAME begins with a letter: a kernel for what forward "
+        "computes, and its NAME_launcher. Then model_new.py: this one, where forward allocates the output and calls "
+        "cuda_extension.NAME in place of PyTorch's operators, with exactly the launcher's arguments but the stream. "
+        "All else is as it was."
     )
 
 

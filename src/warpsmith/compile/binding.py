@@ -158,6 +158,15 @@ def {name}({signature}):
         _fail("{symbol}", failed)
 """
 
+_MISSING = """
+
+def __getattr__(name):
+    raise AttributeError(
+        f"cuda_extension has no {{name}}, it has: {known}. "
+        "A launcher NAME_launcher is called as NAME, without the stream"
+    )
+"""
+
 _CHECK = """\
     try:
         fits = {conditions}
@@ -179,7 +188,8 @@ def write_binding(launchers: Iterable[Launcher], device: Device) -> str:
     dtypes = sorted({p.type.dtype for p in parameters if p.pointer and p.type.dtype})
     if dtypes:
         text += "\n\n" + "\n".join(f"_{dtype} = _torch.{dtype}" for dtype in dtypes) + "\n"
-    return text + "".join(_function(launcher, device) for launcher in launchers)
+    text += "".join(_function(launcher, device) for launcher in launchers)
+    return text + _MISSING.format(known=", ".join(sorted(_function_name(each.name) for each in launchers)))
 
 
 def _function(launcher: Launcher, device: Device) -> str:

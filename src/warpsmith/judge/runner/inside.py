@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from warpsmith.compile import extensions
+from warpsmith.compile import binding, extensions
 from warpsmith.judge.evidence.observer.client import Observer
 from warpsmith.judge.reference.moving import MovingWeights
 from warpsmith.judge.reference.recorder import OperatorCounts
@@ -351,10 +351,15 @@ def failure(op: str, error: Exception) -> dict:
         torch.OutOfMemoryError: "memory",
     }
     kind = next((k for cls, k in kinds.items() if isinstance(error, cls)), "exception")
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "warpsmith/judge" not in f.filename]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
     place = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
     text = f"{type(error).__name__}: {error}"[:TEXT_LIMIT]
     return {"failed": op, "kind": kind, "text": text, "place": place}
+
+
+def _is_ours(filename: str) -> bool:
+    """Whether a frame is the judge's, or of the bindings that it wrote: nothing that an author can change."""
+    return "warpsmith/judge" in filename or Path(filename).name == binding.MODULE
 
 
 def main(kind: type[Runner] = Runner) -> int:
