@@ -8,10 +8,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch")
 pytest.importorskip("verl", reason="needs the extra train")
 
+from tests.training.test_local_model import logprobs  # noqa: E402
 from verl.workers.config import HFModelConfig, RolloutConfig  # noqa: E402
 from verl.workers.rollout.replica import TokenOutput  # noqa: E402
 
-from tests.training.test_local_model import logprobs  # noqa: E402
 from warpsmith.training.engine.rollout import TransformersServer  # noqa: E402
 from warpsmith.training.tiny import make_tiny_model  # noqa: E402
 
@@ -26,7 +26,7 @@ def test_batches_temperatures_lengths_and_new_weights(tmp_path: Path) -> None:
     )
     server = TransformersServer(config, HFModelConfig(path=first), "cpu", answer_tokens=16)
     prefix = list(range(40, 60))
-    asked = [(prefix + [60], 1.0, 9), (prefix + [61], 0.5, 5), ([7, 8, 9], 1.3, 12), (prefix + [60], 1.0, 7)]
+    asked = [([*prefix, 60], 1.0, 9), ([*prefix, 61], 0.5, 5), ([7, 8, 9], 1.3, 12), ([*prefix, 60], 1.0, 7)]
 
     async def ask_all() -> list[TokenOutput]:
         return await asyncio.gather(

@@ -75,7 +75,7 @@ class Trainer(PPOTrainerSync):
 
     def _look_at(self, data: Any) -> dict[str, float]:
         """Figures of a step's episodes. Raises InfrastructureError where none of them may be learned from."""
-        told = [json.loads(fields["warpsmith"]) for fields in data["extra_fields"].tolist()]
+        told = [json.loads(fields["warpsmith"]) for fields in _listed(data, "extra_fields")]
         rewards = [one["reward"] for one in told]
         given = [reward for reward in rewards if reward is not None]
         if not given:
@@ -84,7 +84,7 @@ class Trainer(PPOTrainerSync):
                 hint="mend that; the same command goes on from the last checkpoint",
             )
         groups: dict[str, list[float]] = {}
-        for uid, reward in zip(data["uid"].tolist(), rewards, strict=True):
+        for uid, reward in zip(_listed(data, "uid"), rewards, strict=True):
             if reward is not None:
                 groups.setdefault(str(uid), []).append(reward)
         counted = count_groups(groups)
@@ -158,6 +158,11 @@ def decoupled(lambdas: Lambdas) -> Any:
         return gains, returns
 
     return estimate
+
+
+def _listed(data: Any, name: str) -> list[Any]:
+    """A field that is no tensor, one item an episode, whichever kind of list it comes in."""
+    return [getattr(item, "data", item) for item in data[name]]
 
 
 def _spread(values: Any, written: torch.Tensor) -> Sequence[float]:
