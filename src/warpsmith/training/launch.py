@@ -75,8 +75,6 @@ def training_environment(environ: Mapping[str, str], device: str) -> dict[str, s
         # only what was installed and named is used: nothing is looked up on the way
         "HF_HUB_OFFLINE": environ.get("HF_HUB_OFFLINE", "1"),
         "RAY_USAGE_STATS_ENABLED": "0",
-        # a busy machine takes longer than Ray's half minute
-        "RAY_raylet_start_wait_time_s": environ.get("RAY_raylet_start_wait_time_s", "300"),
     }
     if device == "cpu":
         env |= {"VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": environ.get("OMP_NUM_THREADS", "1")}
