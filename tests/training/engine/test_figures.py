@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch")
@@ -11,7 +12,7 @@ pytest.importorskip("tensordict", reason="needs the extra train")
 from tensordict import NonTensorData, NonTensorStack, TensorDict  # noqa: E402
 
 from warpsmith.errors import InfrastructureError  # noqa: E402
-from warpsmith.training.engine.figures import critic_figures, episode_figures  # noqa: E402
+from warpsmith.training.engine.figures import critic_figures, episode_figures, plain  # noqa: E402
 
 
 def nested(*rows: list[float]) -> torch.Tensor:
@@ -65,3 +66,23 @@ def test_a_step_that_nobody_can_learn_from() -> None:
     lost = told(None, 1, 0.0, "the pool has gone")
     with pytest.raises(InfrastructureError, match="the pool has gone"):
         episode_figures(batch(lost, lost, lost), 3, 2.0)
+
+
+def test_numbers_of_any_kind_under_the_names_that_the_watch_knows() -> None:
+    metrics = {
+        "actor/pg_loss": np.float32(0.5),
+        "actor/entropy_loss": torch.tensor(1.5),
+        "training/global_step": 3,
+        "critic/vf_loss": np.array([2.0]),
+        "lists": [1.0, 2.0],
+        "text": "x",
+    }
+    assert plain(metrics) == {
+        "actor/loss": 0.5,
+        "actor/pg_loss": 0.5,
+        "actor/entropy": 1.5,
+        "actor/entropy_loss": 1.5,
+        "critic/loss": 2.0,
+        "critic/vf_loss": 2.0,
+        "training/global_step": 3.0,
+    }

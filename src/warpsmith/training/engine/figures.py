@@ -1,9 +1,10 @@
 """What is read off a step of verl's trainer. Fields of a batch are nested, (batch, tokens)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from warpsmith.errors import InfrastructureError
@@ -18,6 +19,11 @@ from warpsmith.training.instruments import (
 
 EPISODE_FIELDS = ("response_mask", "rollout_log_probs", "old_log_probs", "extra_fields", "uid")
 VALUE_FIELDS = ("response_mask", "values", "returns")
+_RENAMED = {
+    "actor/pg_loss": "actor/loss",
+    "critic/vf_loss": "critic/loss",
+    "actor/entropy_loss": "actor/entropy",
+}
 _LOOKED_AT = 200_000
 """Tokens of a step that are looked at, evenly spread."""
 
@@ -64,6 +70,17 @@ def critic_figures(data: Any) -> dict[str, float]:
     written = data["response_mask"].values().bool()
     found = explained_variance(_spread(data["values"], written), _spread(data["returns"], written))
     return {"critic/explained_variance": found}
+
+
+def plain(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """verl's metrics that are one number each, the main ones under the names that the watch knows."""
+    numbers = {
+        name: float(value.item() if hasattr(value, "item") else value)
+        for name, value in metrics.items()
+        if isinstance(value, int | float | np.number)
+        or (isinstance(value, torch.Tensor | np.ndarray) and value.shape in ((), (1,)))
+    }
+    return {ours: numbers[theirs] for theirs, ours in _RENAMED.items() if theirs in numbers} | numbers
 
 
 def _listed(data: Any, name: str) -> list[Any]:

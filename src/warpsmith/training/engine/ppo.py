@@ -26,18 +26,13 @@ from warpsmith.training.engine.figures import (
     VALUE_FIELDS,
     critic_figures,
     episode_figures,
+    plain,
 )
 from warpsmith.training.engine.learner import COLLAPSED
 from warpsmith.training.engine.policy_loss import LOSS
 from warpsmith.training.jobs import PpoJob
 from warpsmith.training.stage import Curves, StageFolder, read_record, seal
 from warpsmith.training.watch import Watch
-
-_RENAMED = {
-    "actor/pg_loss": "actor/loss",
-    "critic/vf_loss": "critic/loss",
-    "actor/entropy_loss": "actor/entropy",
-}
 
 
 class Collapsed(Exception):
@@ -80,11 +75,7 @@ class Trainer(PPOTrainerSync):
     ) -> None:
         metrics.update(critic_figures(self._fields(batch, VALUE_FIELDS)))
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
-        figures = {
-            _RENAMED.get(name, name): float(value)
-            for name, value in metrics.items()
-            if isinstance(value, int | float) or (hasattr(value, "item") and getattr(value, "size", 1) == 1)
-        }
+        figures = plain(metrics)
         look = self._watch.look(global_steps, figures)
         self._curves.append(global_steps, figures)
         if look.healthy and self._saved:
