@@ -313,7 +313,7 @@ def _play(
     from warpsmith.training.launch import require_train_extra
     from warpsmith.training.local_model import LocalModel
     from warpsmith.training.player import Mode
-    from warpsmith.training.playing import PlayInputs, model_policy, play_stage
+    from warpsmith.training.playing import PlayInputs, model_name, model_policy, play_stage
     from warpsmith.training.reward import RewardSettings
     from warpsmith.training.stage import Stage
 
@@ -328,7 +328,7 @@ def _play(
     def policy() -> "Policy":
         if not loaded:
             loaded.append(LocalModel(folder, made.device, made.dtype))
-        return model_policy(loaded[0], Path(folder).name, mode, made, unsafe_local=unsafe_local)
+        return model_policy(loaded[0], model_name(folder), mode, made, unsafe_local=unsafe_local)
 
     with contextlib.redirect_stdout(sys.stderr):
         result = play_stage(

@@ -36,6 +36,12 @@ class PlayInputs(Record):
     unsafe_local: bool = False
 
 
+def model_name(folder: str) -> str:
+    """What a model's folder is called in episodes: `rft-global_step_8` for what a stage has made."""
+    unsaid = {"checkpoints", "huggingface", "actor"}
+    return "-".join([part for part in Path(folder).parts[1:] if part not in unsaid][-2:]) or "model"
+
+
 def model_policy(
     model: LocalModel, name: str, mode: Mode, made: Recipe, *, unsafe_local: bool = False
 ) -> Policy:

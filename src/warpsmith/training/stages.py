@@ -34,7 +34,6 @@ from warpsmith.training.trajectories import gather, write_rewarded
 from warpsmith.types import Record, Task
 
 REPORT = "report.md"
-_COLLAPSED = 4
 _HF = "huggingface"
 _LOOP = "warpsmith.training.engine.agent_loop.EpisodeLoop"
 
@@ -275,7 +274,7 @@ def _run(folder: StageFolder, module: str, job: Path, made: Recipe) -> None:
         silence_s=made.silence_s,
         heartbeat=[folder.path / CURVES],
     )
-    if not end.ok and not (end.exit_code == _COLLAPSED and folder.stopped() is not None):
+    if not end.ok and folder.stopped() is None:
         raise failure(end, log)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -95,14 +96,11 @@ def _output(played: Played, step: int, seen: dict[str, Any]) -> AgentLoopOutput:
     )
 
 
-_PLAYERS: dict[str, tuple[Player, concurrent.futures.ThreadPoolExecutor]] = {}
-
-
+@functools.lru_cache(maxsize=1)
 def _shared(job: str, tokenizer: Any) -> tuple[Player, concurrent.futures.ThreadPoolExecutor]:
-    if job not in _PLAYERS:
-        read = read_record(Path(job), PpoJob)
-        if read is None:
-            raise InfrastructureError(f"no job at {job}")
-        threads = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="episode")
-        _PLAYERS[job] = Player(read.plan, ChatEncoder(tokenizer)), threads
-    return _PLAYERS[job]
+    """A worker's process plays for one run only."""
+    read = read_record(Path(job), PpoJob)
+    if read is None:
+        raise InfrastructureError(f"no job at {job}")
+    threads = concurrent.futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="episode")
+    return Player(read.plan, ChatEncoder(tokenizer)), threads

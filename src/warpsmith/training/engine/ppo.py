@@ -3,7 +3,6 @@
 Started once: `python -m warpsmith.training.engine.ppo JOB.json`.
 """
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,28 +20,19 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from warpsmith.errors import InfrastructureError
 from warpsmith.training.advantage import Lambdas
-from warpsmith.training.curriculum import count_groups
 from warpsmith.training.engine.config import compose
+from warpsmith.training.engine.figures import (
+    EPISODE_FIELDS,
+    VALUE_FIELDS,
+    critic_figures,
+    episode_figures,
+    plain,
+)
 from warpsmith.training.engine.learner import COLLAPSED
 from warpsmith.training.engine.policy_loss import LOSS
-from warpsmith.training.instruments import (
-    explained_variance,
-    guarded_ratios,
-    length_clip_ratio,
-    milestones,
-    mismatch,
-)
 from warpsmith.training.jobs import PpoJob
 from warpsmith.training.stage import Curves, StageFolder, read_record, seal
 from warpsmith.training.watch import Watch
-
-_LOOKED_AT = 200_000
-"""Tokens of a step that the instruments look at, evenly spread."""
-_RENAMED = {
-    "actor/pg_loss": "actor/loss",
-    "critic/vf_loss": "critic/loss",
-    "actor/entropy_loss": "actor/entropy",
-}
 
 
 class Collapsed(Exception):
@@ -63,9 +53,8 @@ class Trainer(PPOTrainerSync):
             self._watch.look(int(row["step"]), row)
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        fields = ["response_mask", "rollout_log_probs", "old_log_probs", "extra_fields", "uid"]
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
-        metrics.update(self._look_at(data))
+        data = self._fields(batch, EPISODE_FIELDS)
+        metrics.update(episode_figures(data, self._job.plan.response_tokens, self._job.ratio_limit))
         original = core_algos.compute_gae_advantage_return
         core_algos.compute_gae_advantage_return = decoupled(self._job.lambdas)
         try:
@@ -73,44 +62,8 @@ class Trainer(PPOTrainerSync):
         finally:
             core_algos.compute_gae_advantage_return = original
 
-    def _look_at(self, data: Any) -> dict[str, float]:
-        """Figures of a step's episodes. Raises InfrastructureError where none of them may be learned from."""
-        told = [json.loads(fields["warpsmith"]) for fields in data["extra_fields"].tolist()]
-        rewards = [one["reward"] for one in told]
-        given = [reward for reward in rewards if reward is not None]
-        if not given:
-            raise InfrastructureError(
-                f"no episode of this step can be rewarded: {told[0]['fault']}",
-                hint="mend that; the same command goes on from the last checkpoint",
-            )
-        groups: dict[str, list[float]] = {}
-        for uid, reward in zip(data["uid"].tolist(), rewards, strict=True):
-            if reward is not None:
-                groups.setdefault(str(uid), []).append(reward)
-        counted = count_groups(groups)
-        lengths = data["response_mask"].offsets().diff().tolist()
-        written = data["response_mask"].values().bool()
-        rollout, trainer = (
-            _spread(data["rollout_log_probs"], written),
-            _spread(data["old_log_probs"], written),
-        )
-        _, cut = guarded_ratios(rollout, trainer, self._job.ratio_limit)
-        return (
-            milestones(rewards)
-            | mismatch(rollout, trainer)
-            | {
-                "ratio/cut": cut,
-                "reward/mean": sum(given) / len(given),
-                "groups/flat_share": counted.flat_share,
-                "groups/mixed": counted.mixed,
-                "groups/all_failed": counted.all_failed,
-                "turns/mean": sum(one["turns"] for one in told) / len(told),
-                "response/masked_share": sum(one["masked_share"] for one in told) / len(told),
-                "response/truncated": sum(one["truncated"] for one in told) / len(told),
-                "response/tokens": sum(lengths) / len(lengths),
-                "response/clip_ratio": length_clip_ratio(lengths, self._job.plan.response_tokens),
-            }
-        )
+    def _fields(self, batch: Any, names: Sequence[str]) -> Any:
+        return tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(names))
 
     def _save_checkpoint(self) -> None:
         super()._save_checkpoint()
@@ -120,18 +73,9 @@ class Trainer(PPOTrainerSync):
     def _compute_metrics(
         self, batch: Any, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
     ) -> None:
-        fields = ["response_mask", "values", "returns"]
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
-        written = data["response_mask"].values().bool()
-        metrics["critic/explained_variance"] = explained_variance(
-            _spread(data["values"], written), _spread(data["returns"], written)
-        )
+        metrics.update(critic_figures(self._fields(batch, VALUE_FIELDS)))
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
-        figures = {
-            _RENAMED.get(name, name): float(value)
-            for name, value in metrics.items()
-            if isinstance(value, int | float) or (hasattr(value, "item") and getattr(value, "size", 1) == 1)
-        }
+        figures = plain(metrics)
         look = self._watch.look(global_steps, figures)
         self._curves.append(global_steps, figures)
         if look.healthy and self._saved:
@@ -158,12 +102,6 @@ def decoupled(lambdas: Lambdas) -> Any:
         return gains, returns
 
     return estimate
-
-
-def _spread(values: Any, written: torch.Tensor) -> Sequence[float]:
-    """Up to _LOOKED_AT of the written tokens' values, evenly spread; `values` is nested, (batch, tokens)."""
-    flat = values.values().float()[written]
-    return flat[:: max(1, -(-len(flat) // _LOOKED_AT))].tolist()
 
 
 @ray.remote
@@ -201,8 +139,8 @@ def main(path: Path) -> int:
     config = compose("ppo_trainer", (*job.overrides, f"+warpsmith_job={path}"))
     try:
         run_ppo(config, task_runner_class=Runner)
-    except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, Collapsed):
+    except ray.exceptions.RayTaskError:
+        if StageFolder(Path(job.folder)).stopped() is not None:
             return COLLAPSED
         raise
     finally:

@@ -1,0 +1,153 @@
+"""Every stage end to end on the CPU, through the command line, each killed once and gone on with.
+
+Minutes: each start of the trainer loads verl in half a dozen processes.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import warpsmith
+
+pytest.importorskip("verl", reason="needs the extra train")
+
+from tests.agent.loop import CODE
+
+from warpsmith.training.reward import RewardSettings
+from warpsmith.training.stage import Curves, StageFolder, StageResult, is_whole
+from warpsmith.training.tiny import make_tiny_model
+from warpsmith.training.trajectories import find_runs, gather
+
+pytestmark = [pytest.mark.slow, pytest.mark.train, pytest.mark.timeout(3600)]
+LIMIT_S = 1800.0
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, tasks, and what the stages leave to each other."""
+    folder = tmp_path_factory.mktemp("stages")
+    agent = Path(warpsmith.__file__).parent / "agent"
+    # a tokenizer that knows the agent's prompt keeps it short
+    prompts = [path.read_text() for path in sorted(agent.rglob("*.*")) if path.suffix in (".py", ".md")]
+    make_tiny_model(folder / "model", [*[CODE] * 9, *prompts], vocabulary=2048)
+    for number in range(4):
+        (folder / f"task{number}.py").write_text(CODE + f"# {number}\n")
+    return folder
+
+
+def words(root: Path, stage: str, *options: str) -> list[str]:
+    """The command of a stage; sources with a `ce` pass, as about half of what a tiny model says does."""
+    argv = [sys.executable, "-m", "warpsmith", "train", stage, "--out", str(root / stage), "--json"]
+    argv += ["--recipe", "cpu_tiny", *options]
+    if stage in ("collect", "eval", "warmup", "ppo"):
+        argv += ["--judge", "scripted:ce"]
+        argv += [word for number in range(4) for word in ("--tasks", str(root / f"task{number}.py"))]
+    return argv
+
+
+def run(argv: list[str]) -> StageResult:
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    told = json.loads(ended.stdout)
+    told.pop("out")
+    return StageResult.model_validate(told)
+
+
+def killed(argv: list[str], when: Callable[[], bool]) -> None:
+    """Starts the command and kills it with no warning once `when` holds; nothing of it is left then."""
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + LIMIT_S
+    while not when():
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def saved(folder: Path, step: int) -> Callable[[], bool]:
+    return lambda: is_whole(StageFolder(folder).checkpoint(step))
+
+
+def test_collect(root: Path) -> None:
+    argv = words(root, "collect", "--policy", "model", "--model", str(root / "model"), "--single-turn")
+    argv += ["--samples", "4"]
+    killed(argv, lambda: len(list((root / "collect" / "run").glob("journal/*"))) >= 3)
+    result = run(argv)
+    assert result.figures["episodes"] == 16 and 0 < result.figures["passed"] < 1
+    found = gather(find_runs(root / "collect"), RewardSettings(), 64)
+    assert len(found.rewarded) == 16 and found.left_out == {}
+
+
+def test_rft(root: Path) -> None:
+    argv = words(root, "rft", "--from", str(root / "collect"), "--model", str(root / "model"))
+    killed(argv, saved(root / "rft", 1))
+    result = run(argv)
+    rows = Curves(root / "rft").rows()
+    assert [row["step"] for row in rows] == list(range(1, result.steps + 1))
+    assert rows[-1]["actor/loss"] < rows[0]["actor/loss"]
+    assert result.figures["left_out/not_positive"] + result.figures["samples"] == 16
+    assert (Path(result.model or "") / "config.json").is_file()
+
+
+def test_value(root: Path) -> None:
+    argv = words(root, "value", "--from", str(root / "collect"), "--model", str(root / "model"))
+    killed(argv, saved(root / "value", 1))
+    result = run(argv)
+    rows = Curves(root / "value").rows()
+    assert result.figures["trajectories"] == 16 and result.figures["policies"] == 1
+    assert [row["step"] for row in rows] == list(range(1, result.steps + 1))
+    assert rows[-1]["critic/loss"] < rows[0]["critic/loss"]
+    assert "critic/explained_variance" in rows[-1]
+
+
+def test_warmup(root: Path) -> None:
+    argv = words(root, "warmup", "--model", str(root / "model"))
+    killed(argv, saved(root / "warmup", 1))
+    played = sorted(path.name for path in (root / "warmup" / "episodes" / "step-000001").iterdir())
+    result = run(argv)
+    rows = Curves(root / "warmup").rows()
+    assert [row["step"] for row in rows] == [1, 2] and result.steps == 2
+    # what was played and trained on is not played again
+    again = sorted(path.name for path in (root / "warmup" / "episodes" / "step-000001").iterdir())
+    assert len(played) == 8 and again == played
+    for row in rows:
+        # float32 on both sides: what generates and what trains agree
+        assert row["mismatch/max_abs"] < 1e-4 and abs(row["ratio/p99"] - 1) < 1e-3
+        assert row["reward/-1"] + row["reward/1"] == 1.0 and row["reward/none"] == 0.0
+        assert row["response/masked_share"] == 0.0 and row["turns/mean"] == 1.0
+        assert {"actor/clip_low", "actor/clip_high", "actor/entropy", "critic/explained_variance"} <= set(row)
+
+
+def test_ppo(root: Path) -> None:
+    """The agent, from what the stages before have made; a tiny model calls no tool, so that nothing is handed in."""
+    models = {stage: StageFolder(root / stage).result() for stage in ("rft", "value")}
+    actor, critic = (str(models[stage].model) for stage in ("rft", "value") if models[stage] is not None)
+    argv = words(root, "ppo", "--model", actor, "--critic", critic)
+    for figure in (
+        "prompt_tokens=8192",
+        "response_tokens=1024",
+        "batch=2",
+        "samples=2",
+        "micro_batch=1",
+        "steps=1",
+    ):
+        argv += ["--set", figure]
+    result = run(argv)
+    (row,) = Curves(root / "ppo").rows()
+    assert row["turns/mean"] > 1 and 0 < row["response/masked_share"] < 1
+    assert row["reward/-1"] == 1.0 and row["groups/all_failed"] == 1
+    assert row["mismatch/max_abs"] < 1e-4
+    assert (Path(result.model or "") / "model.safetensors").is_file()
+
+
+def test_eval(root: Path) -> None:
+    result = run(words(root, "eval", "--model", str(root / "model"), "--single-turn", "--samples", "2"))
+    assert result.figures["episodes"] == 8
+    assert result.figures["passed/low"] <= result.figures["passed"] <= result.figures["passed/high"]
