@@ -150,6 +150,7 @@ def test_optimize_json_is_one_object(shell: Shell) -> None:
         "speedup": None,
         "error": {"rel": 1e-7, "max_abs": 1e-6},
         "detail": "",
+        "isolation": "none",
         "improved": None,
         "derived_task": False,
         "out": "res",

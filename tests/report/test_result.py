@@ -264,6 +264,7 @@ def test_summary_has_exactly_the_documented_keys() -> None:
         },
         "error": {"rel": 1e-7, "max_abs": 1e-6},
         "detail": "",
+        "isolation": "bwrap",
     }
 
 

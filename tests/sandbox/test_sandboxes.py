@@ -399,3 +399,10 @@ def test_a_tool_that_is_not_installed_is_named(monkeypatch, tmp_path):
     assert by_name("namespaces").unavailable() == "unshare is not installed"
     assert by_name("bwrap").unavailable() == "bwrap is not installed"
     assert best_available().name == "none"
+    with pytest.raises(InfrastructureError) as caught:
+        best_available("bwrap")
+    assert str(caught.value) == (
+        "nothing here isolates a submission as bwrap does: unshare is not installed; bwrap is not installed"
+    )
+    with pytest.raises(UsageError, match="unknown sandbox 'docker'"):
+        best_available("docker")

@@ -44,6 +44,12 @@ def judge(
     ncu: Annotated[
         bool, typer.Option("--ncu", help="Afterwards measure its kernels with Nsight Compute.")
     ] = False,
+    least_isolation: Annotated[
+        str | None,
+        typer.Option(
+            "--least-isolation", envvar="WARPSMITH_LEAST_ISOLATION", help="Refuse to judge below this."
+        ),
+    ] = None,
     vary: VaryOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -65,6 +71,8 @@ def judge(
     the_task, the_submission = tasks.load(task), load_submission(submission)
     variants = tasks.variants(the_task, vary or ())
     chosen_device = wiring.device(device)
+    if least_isolation:
+        wiring.require_isolation(least_isolation)
     wiring.require_judge_extra()
     # stdout carries the answer alone, whatever a library prints
     with contextlib.redirect_stdout(sys.stderr), reporter(chosen_device) as progress:

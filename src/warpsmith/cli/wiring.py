@@ -29,6 +29,8 @@ def _builtin() -> "Policy":
 
 POLICIES: dict[str, Callable[[], "Policy"]] = {BUILTIN: _builtin}
 """One line a policy that needs no options."""
+LEAST_ISOLATION = "WARPSMITH_LEAST_ISOLATION"
+"""Environment variable: the weakest sandbox that submissions may run in; below it every command refuses to judge."""
 AGENT = "agent"
 """The policy that a language model plays."""
 
@@ -94,6 +96,13 @@ def require_judge_extra() -> None:
     torch_build()
 
 
+def require_isolation(least: str) -> None:
+    """InfrastructureError where no sandbox from `least` on works here, UsageError where none has that name."""
+    from warpsmith.sandbox import best_available
+
+    best_available(least)
+
+
 def device(word: str) -> Device:
     """`auto` is cuda where a GPU and a PyTorch for it are here, else sim.
 
@@ -142,7 +151,8 @@ def bench(
 ) -> Bench:
     """What judges on `device`, by way of the pool of this name. Raises InfrastructureError.
 
-    `ahead`: there will be several judgements, so the next one's processes start while something else is done.
+    Also where nothing isolates as well as the environment's LEAST_ISOLATION asks for. `ahead`: there will be several
+    judgements, so the next one's processes start while something else is done.
     """
     return POOLS[place](device, progress, ahead)
 
@@ -153,7 +163,7 @@ def _local(device: Device, progress: Callable[[Phase, str], None], ahead: bool) 
     from warpsmith.sandbox import best_available
 
     built_for = arch(device)
-    compiler, sandbox = LocalCompiler(), best_available()
+    compiler, sandbox = LocalCompiler(), best_available(os.environ.get(LEAST_ISOLATION) or "none")
     judge = LocalJudge(pool(), compiler, sandbox, arch=built_for, ahead=ahead, progress=progress)
     if ahead:
         judge.prepare(device)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from warpsmith.sandbox import best_available
-from warpsmith.types.protocols import Sandbox, SandboxSpec
+from warpsmith.types.protocols import Sandbox, SandboxSpec, SandboxUser
 
 _PREFIXES = ("-I", "-isystem", "-idirafter", "-ccbin=", "-B")
 _COMMON = ("/", "/usr", "/bin", "/lib", "/lib64", "/tmp", "/proc", "/dev")
@@ -42,6 +42,8 @@ def isolated(
         cwd=str(cwd),
         read_only=(*dict.fromkeys((*_shown(argv), str(sources))),),
         writable=(str(written),),
+        # compilers side by side, and one after the other, write there
+        user=SandboxUser.SHARED,
         cpu_seconds=cpu_s,
         max_file_bytes=file_bytes,
         tmp_bytes=4 << 30,

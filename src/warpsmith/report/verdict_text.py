@@ -30,6 +30,7 @@ def summary(verdict: Verdict, reward: Reward) -> dict[str, Any]:
         "speedup": _speedup(verdict.speedup, verdict.accuracy) if verdict.speedup else None,
         "error": {"rel": verdict.error.rel, "max_abs": verdict.error.max_abs} if verdict.error else None,
         "detail": verdict.detail,
+        "isolation": verdict.machine.isolation if verdict.machine else None,
     }
 
 

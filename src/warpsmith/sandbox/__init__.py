@@ -1,6 +1,6 @@
 """Runs commands isolated from the rest of the machine, and ends whole process trees."""
 
-from warpsmith.errors import UsageError
+from warpsmith.errors import InfrastructureError, UsageError
 from warpsmith.sandbox.bwrap import BwrapSandbox
 from warpsmith.sandbox.docker import DockerSandbox
 from warpsmith.sandbox.local import LocalSandbox
@@ -12,9 +12,25 @@ SANDBOXES: tuple[type[Sandbox], ...] = (NamespacesSandbox, BwrapSandbox, DockerS
 """Best first. The last always works and isolates nothing."""
 
 
-def best_available() -> Sandbox:
-    """The best sandbox that works here; its name is `none` where nothing can isolate. Tries them (0.2 s)."""
-    return next(sandbox for kind in SANDBOXES if (sandbox := kind()).unavailable() is None)
+def best_available(least: str = LocalSandbox.name) -> Sandbox:
+    """The best sandbox that works here; its name is `none` where nothing can isolate. Tries them (0.2 s).
+
+    `least`: the name of the weakest that will do. Raises UsageError for a name that there is not,
+    InfrastructureError where none from that on works here.
+    """
+    by_name(least)
+    names = [kind.name for kind in SANDBOXES]
+    reasons = []
+    for kind in SANDBOXES[: names.index(least) + 1]:
+        sandbox = kind()
+        reason = sandbox.unavailable()
+        if reason is None:
+            return sandbox
+        reasons.append(reason)
+    raise InfrastructureError(
+        f"nothing here isolates a submission as {least} does: {'; '.join(reasons)}",
+        hint="see warpsmith doctor, or ask for a lower least level",
+    )
 
 
 def by_name(name: str) -> Sandbox:

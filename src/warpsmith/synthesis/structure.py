@@ -94,7 +94,7 @@ def structures(
 ) -> list[Structure]:
     """The structure of each task source, in order. `run`: run each at small sizes on the CPU as well.
 
-    `timeout_s`: processor time of one. `sandbox` isolates the processes that the tasks run in (default: no isolation).
+    `timeout_s`: processor time of one. `sandbox` isolates the processes that tasks run in (default: no isolation).
     `told` is called with the number of tasks done. Raises InfrastructureError where the workers do not start.
     """
     sandbox = sandbox or LocalSandbox()
