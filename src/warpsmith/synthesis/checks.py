@@ -8,7 +8,13 @@ from pathlib import Path
 
 import torch
 
-from warpsmith.errors import TaskError, TaskRefusedError, TaskUnreadableError, TaskUnsupportedError
+from warpsmith.errors import (
+    InfrastructureError,
+    TaskError,
+    TaskRefusedError,
+    TaskUnreadableError,
+    TaskUnsupportedError,
+)
 from warpsmith.judge import admission
 from warpsmith.judge.check_task import SEED, SYNTHESIZED_MS, check_task, idle_parameters
 from warpsmith.judge.reference import Reference
@@ -80,6 +86,8 @@ def check(task: ComposedTask, device: Device, folder: Path) -> FilterRow:
         rejects, detail = (Reject.TOO_LARGE_TO_CHECK,), str(error)
     except TaskError as error:
         rejects, detail = (Reject.RAISES,), str(error)
+    except InfrastructureError as error:
+        rejects, detail = (Reject.INFRASTRUCTURE,), str(error)
     return FilterRow(
         task_hash=task.task_hash, device=device, filter_version=FILTER_VERSION,
         rejects=tuple(sorted(rejects, key=list(Reject).index)), detail=detail[:300], checked_hash=checked,
