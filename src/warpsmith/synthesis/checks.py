@@ -8,7 +8,13 @@ from pathlib import Path
 
 import torch
 
-from warpsmith.errors import TaskError, TaskRefusedError, TaskUnreadableError, TaskUnsupportedError
+from warpsmith.errors import (
+    InfrastructureError,
+    TaskError,
+    TaskRefusedError,
+    TaskUnreadableError,
+    TaskUnsupportedError,
+)
 from warpsmith.judge.admission import fitness
 from warpsmith.judge.admission.check_task import SEED, SYNTHESIZED_MS, check_task, idle_parameters
 from warpsmith.judge.reference.model import Reference
@@ -80,6 +86,8 @@ def check(task: ComposedTask, device: Device, folder: Path) -> FilterRow:
         rejects, detail = (Reject.TOO_LARGE_TO_CHECK,), str(error)
     except TaskError as error:
         rejects, detail = (Reject.RAISES,), str(error)
+    except InfrastructureError as error:
+        rejects, detail = (Reject.INFRASTRUCTURE,), str(error)
     return FilterRow(
         task_hash=task.task_hash, device=device, filter_version=FILTER_VERSION,
         rejects=tuple(sorted(rejects, key=list(Reject).index)), detail=detail[:300], checked_hash=checked,
@@ -115,12 +123,7 @@ def _on_cpu(task: ComposedTask, folder: Path) -> str:
     if full.error:
         raise _RejectedError((Reject.RAISES,), full.error)
     if text is None:
-        why = (
-            "no smaller sizes were found that run"
-            if full.forward
-            else "its forward does not run on the meta device"
-        )
-        raise _RejectedError((Reject.TOO_LARGE_TO_CHECK,), why)
+        raise _RejectedError((Reject.TOO_LARGE_TO_CHECK,), "no smaller sizes were found that run")
     path = folder / "task.py"
     path.write_text(text)
     reference = Reference.load(text, path, "cpu")

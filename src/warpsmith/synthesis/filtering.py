@@ -10,11 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pydantic import ValidationError
-
 from warpsmith.errors import InfrastructureError
 from warpsmith.store.record_log import RecordLog
 from warpsmith.synthesis.records import ComposedTask, FilterRow, Reject
+from warpsmith.synthesis.worker import RETIRED
 from warpsmith.types import Device
 
 FILTER_VERSION = 1
@@ -93,26 +92,26 @@ class WorkerProcess:
 
     def check(self, task: ComposedTask, *, within_s: float | None = None) -> FilterRow | None:
         """The task's row; None where `within_s` ran out first, which says nothing of the task."""
+        if self._checked >= RECYCLE[self._device]:
+            self._end()
         limit_s = TIMEOUT_S[self._device]
-        if self._process is None or self._checked >= RECYCLE[self._device]:
+        if self._process is None:
             self._start()
             limit_s += START_S
         begun = time.monotonic()
         wait_s = limit_s if within_s is None else min(limit_s, within_s)
         line = self._asked(task, wait_s)
         self._checked += 1
-        if line is not None:
-            try:
-                return FilterRow.model_validate_json(line)
-            except ValidationError:
-                pass  # an empty line: the process ended
-        seconds = time.monotonic() - begun
-        assert self._process is not None
-        status = self._process.poll() if line is None else self._process.wait()
+        if line:
+            return FilterRow.model_validate_json(line)
+        seconds, first = time.monotonic() - begun, self._checked == 1
+        status = None if line is None or self._process is None else self._process.wait()
         self._end()
+        if status == RETIRED and not first:
+            return self.check(task, within_s=within_s)  # it ended by itself after the task before
         if line is None and wait_s < limit_s:
             return None
-        if status is not None and self._checked == 1 and not self._starts():
+        if line is not None and first and not self._starts():
             raise InfrastructureError(f"the process that checks tasks ends at once (status {status})",
                                       hint="run `warpsmith doctor`")  # fmt: skip
         reject = Reject.TIMED_OUT if line is None else Reject.CRASHED

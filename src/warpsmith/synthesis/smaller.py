@@ -21,14 +21,19 @@ _MOST_MEASURED = 24
 def smaller(
     code: str, *, max_elements: int = MAX_ELEMENTS, max_flops: int = MAX_FLOPS
 ) -> tuple[str | None, TaskSize]:
-    """The text itself where it fits, else smaller sizes that do and whose forward runs, else None; the full size.
+    """The text itself where it fits, else smaller sizes that do, else None; the full size.
 
-    Runs the task's code on the meta device, in this process.
+    A forward that runs on the meta device at full size must run there at the smaller sizes too; one that does not is
+    told by its inputs and parameters alone. Runs the task's code on the meta device, in this process.
     """
     full = measure(code)
-    if full.error or not full.forward:
+    if full.error:
         return None, full
-    if full.fits(max_elements, max_flops):
+
+    def suits(size: TaskSize) -> bool:
+        return size.forward >= full.forward and size.fits(max_elements, max_flops)
+
+    if suits(full):
         return code, full
     literals = size_literals(code)
     batch = next((literal for literal in literals if not literal.constructs and literal.value > _LEAST), None)
@@ -38,11 +43,10 @@ def smaller(
         for value in dict.fromkeys((max(_LEAST, exact), _LEAST)):
             base = _with(code, batch, value)
             size = measure(base)
-            if size.forward and size.fits(max_elements, max_flops):
+            if suits(size):
                 return base, full
     for text in islice(_scaled(base, size, max_elements, max_flops), _MOST_MEASURED):
-        size = measure(text, max_elements)
-        if size.forward and size.fits(max_elements, max_flops):
+        if suits(measure(text, max_elements)):
             return text, full
     return None, full
 

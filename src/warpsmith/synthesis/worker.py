@@ -13,6 +13,8 @@ from pathlib import Path
 from warpsmith.synthesis.records import ComposedTask
 from warpsmith.types import Device
 
+RETIRED = 75
+"""Exit status of a process that answered and can check nothing more."""
 MEMORY_BYTES = 8 * 1024**3
 """Address space on the CPU; a GPU's process maps far more than it uses."""
 
@@ -35,7 +37,20 @@ def main(argv: list[str] | None = None) -> int:
         for line in sys.stdin:
             row = check(ComposedTask.model_validate_json(line), device, Path(folder))
             print(row.model_dump_json(), file=answers, flush=True)
+            if device is Device.CUDA and not _gpu_works():
+                return RETIRED
     return 0
+
+
+def _gpu_works() -> bool:
+    """A kernel that faulted leaves a context in which every later call fails."""
+    import torch
+
+    try:
+        torch.ones(1, device="cuda").item()
+    except RuntimeError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import torch
 from warpsmith.errors import TaskRefusedError, TaskUnsupportedError
 from warpsmith.judge.admission.fitness import Admission, admit, examine
 from warpsmith.judge.reference.model import Reference
+from warpsmith.types import Weakness
 
 
 @pytest.fixture
@@ -221,3 +222,21 @@ def test_an_index_that_rounding_lets_turn_over_is_no_noise(look):
 
 def test_a_number_that_rounding_turns_over_still_is(look):
     assert any("rounding noise" in flag for flag in look("return torch.sin(1e8 * x)").flags)
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "kinds"),
+    [
+        ("return x.exp()", "torch.randn(64, 32)", ()),
+        ("return x.exp() * 1e-4", "torch.randn(64, 32)", (Weakness.ZEROS_PASS, Weakness.INDISTINGUISHABLE)),
+        ("return x * 1.0", "torch.randn(64, 32)", (Weakness.COPY_PASSES,)),
+        ("return x - x", "torch.randn(64, 32)", (Weakness.ZERO_OUTPUT,)),
+        ("return x / 0", "torch.rand(64, 32)", (Weakness.NOT_FINITE,)),
+        ("return torch.ones(64)", "torch.rand(64, 32)", (Weakness.CONSTANT_OUTPUT,)),
+        ("return torch.randn(64)", "torch.rand(64, 32)", (Weakness.RANDOM,)),
+        ("return None", "torch.rand(64, 32)", (Weakness.NOT_JUDGEABLE,)),
+        ("return x.nosuch", "torch.rand(64, 32)", (Weakness.RAISES,)),
+    ],
+)
+def test_what_is_found_has_a_kind(look, forward, inputs, kinds):
+    assert look(forward, inputs=inputs).weaknesses == kinds

@@ -1,0 +1,55 @@
+"""The filter's processes: what ends or hangs one is rejected, and a log is gone on with."""
+
+from tests.synthesis.small import written
+
+from warpsmith.synthesis import filtering
+from warpsmith.synthesis.filtering import FilterLog, WorkerProcess, filter_tasks, funnel
+from warpsmith.synthesis.records import FilterRow, Reject
+from warpsmith.types import Device
+
+GOOD = written("return torch.exp(x)")
+ENDS = written("import os; os._exit(3)")
+CONSTANT = written("return torch.ones_like(x)")
+OTHER = written("return torch.tanh(x) * 2", ops=("torch.tanh",))
+
+
+def test_tasks_are_judged_by_one_process_and_the_log_answers_the_next_call(tmp_path):
+    path = tmp_path / "filter.jsonl"
+    with FilterLog(path) as log:
+        rows = filter_tasks([GOOD, ENDS, CONSTANT, GOOD, OTHER], log, Device.SIM)
+    assert [row.rejects for row in rows] == [(), (Reject.CRASHED,), (Reject.CONSTANT_OUTPUT,), ()]
+    assert funnel(rows) == {"constant_output": 1, "crashed": 1, "passed": 2}
+    lines = path.read_text().count("\n")
+    with FilterLog(path) as log:
+        assert filter_tasks([OTHER, CONSTANT], log, Device.SIM, budget_s=0.0) == [rows[3], rows[2]]
+    assert path.read_text().count("\n") == lines
+
+
+def test_a_budget_stops_before_what_is_not_known(tmp_path):
+    with FilterLog(tmp_path / "filter.jsonl") as log:
+        log.append(
+            FilterRow(task_hash=GOOD.task_hash, device=Device.SIM, filter_version=filtering.FILTER_VERSION)
+        )
+        rows = filter_tasks([GOOD, OTHER], log, Device.SIM, budget_s=0.0)
+        assert [row.task_hash for row in rows] == [GOOD.task_hash]
+
+
+def test_rows_of_older_gates_and_lost_ones_answer_nothing(tmp_path):
+    with FilterLog(tmp_path / "filter.jsonl") as log:
+        old = FilterRow(
+            task_hash=GOOD.task_hash, device=Device.SIM, filter_version=filtering.FILTER_VERSION - 1
+        )
+        lost = FilterRow(task_hash=OTHER.task_hash, device=Device.SIM, filter_version=filtering.FILTER_VERSION,
+                         rejects=(Reject.INFRASTRUCTURE,))  # fmt: skip
+        log.append(old)
+        log.append(lost)
+        assert log.find(GOOD, Device.SIM) is None and log.find(OTHER, Device.SIM) is None
+        assert log.find(GOOD, Device.CUDA) is None
+
+
+def test_a_task_that_hangs_is_ended(monkeypatch):
+    monkeypatch.setitem(filtering.TIMEOUT_S, Device.SIM, 1.0)
+    hangs = written("import time; time.sleep(3600)")
+    with WorkerProcess(Device.SIM) as worker:
+        assert worker.check(GOOD).rejects == ()
+        assert worker.check(hangs).rejects == (Reject.TIMED_OUT,)
