@@ -30,9 +30,9 @@ def test_below_the_least_level_nothing_is_judged(
 
 
 def test_an_unknown_level_is_wrong_usage(tmp_path: Path) -> None:
-    done = warpsmith(lay_out(tmp_path), tmp_path / "cache", *JUDGE, "--least-isolation", "docker")
+    done = warpsmith(lay_out(tmp_path), tmp_path / "cache", *JUDGE, "--least-isolation", "chroot")
     assert done.returncode == 2
-    assert "unknown sandbox 'docker'" in error_line(done.stderr)
+    assert "unknown sandbox 'chroot'" in error_line(done.stderr)
 
 
 def test_the_level_in_force_stands_in_the_verdict(tmp_path: Path) -> None:

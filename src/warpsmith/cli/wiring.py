@@ -29,8 +29,6 @@ def _builtin() -> "Policy":
 
 POLICIES: dict[str, Callable[[], "Policy"]] = {BUILTIN: _builtin}
 """One line a policy that needs no options."""
-LEAST_ISOLATION = "WARPSMITH_LEAST_ISOLATION"
-"""Environment variable: the weakest sandbox that submissions may run in; below it every command refuses to judge."""
 AGENT = "agent"
 """The policy that a language model plays."""
 
@@ -76,12 +74,12 @@ def _instruments(device: Device) -> "tuple[Judge | None, Profiler | None]":
     """A judge that sanitizes, None where the compiler for that is not installed, and Nsight Compute's reader."""
     from warpsmith.judge.instruments.ncu import NcuProfiler
     from warpsmith.judge.instruments.sanitize import SanitizedJudge
-    from warpsmith.sandbox import best_available
+    from warpsmith.sandbox import for_submissions
 
     made = bench(device, lambda phase, detail: None)
     try:
         sanitizing = SanitizedJudge.local(
-            made.judge, pool(), made.compiler, best_available(), arch=made.target.arch
+            made.judge, pool(), made.compiler, for_submissions(), arch=made.target.arch
         )
     except InfrastructureError:
         # the answer to the action says so
@@ -160,10 +158,10 @@ def bench(
 def _local(device: Device, progress: Callable[[Phase, str], None], ahead: bool) -> Bench:
     from warpsmith.compile import LocalCompiler
     from warpsmith.judge.service import LocalJudge
-    from warpsmith.sandbox import best_available
+    from warpsmith.sandbox import for_submissions
 
     built_for = arch(device)
-    compiler, sandbox = LocalCompiler(), best_available(os.environ.get(LEAST_ISOLATION) or "none")
+    compiler, sandbox = LocalCompiler(), for_submissions()
     judge = LocalJudge(pool(), compiler, sandbox, arch=built_for, ahead=ahead, progress=progress)
     if ahead:
         judge.prepare(device)

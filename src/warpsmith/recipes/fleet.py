@@ -53,11 +53,11 @@ class LocalFleet:
         from warpsmith.compile import LocalCompiler
         from warpsmith.gpu.pool import WorkerPool
         from warpsmith.gpu.warm import WarmWorker
-        from warpsmith.sandbox import best_available
+        from warpsmith.sandbox import for_submissions
         from warpsmith.sandbox.process import Tree
 
         self._target = Target(device=device, arch=_arch() if device is Device.CUDA else "")
-        self._compiler, self._sandbox = LocalCompiler(), best_available()
+        self._compiler, self._sandbox = LocalCompiler(), for_submissions()
         self.pool = WorkerPool(lambda: WarmWorker(Tree, WARM), sim_jobs=jobs, told=told)
         self._judges: list[LocalJudge] = []
 

@@ -1,5 +1,7 @@
 """Runs commands isolated from the rest of the machine, and ends whole process trees."""
 
+import os
+
 from warpsmith.errors import InfrastructureError, UsageError
 from warpsmith.sandbox.bwrap import BwrapSandbox
 from warpsmith.sandbox.docker import DockerSandbox
@@ -10,6 +12,8 @@ from warpsmith.types.protocols import Sandbox
 
 SANDBOXES: tuple[type[Sandbox], ...] = (NamespacesSandbox, BwrapSandbox, DockerSandbox, LocalSandbox)
 """Best first. The last always works and isolates nothing."""
+LEAST_ISOLATION = "WARPSMITH_LEAST_ISOLATION"
+"""Environment variable: the weakest sandbox that submissions may run in; below it nothing judges."""
 
 
 def best_available(least: str = LocalSandbox.name) -> Sandbox:
@@ -31,6 +35,11 @@ def best_available(least: str = LocalSandbox.name) -> Sandbox:
         f"nothing here isolates a submission as {least} does: {'; '.join(reasons)}",
         hint="see warpsmith doctor, or ask for a lower least level",
     )
+
+
+def for_submissions() -> Sandbox:
+    """The best sandbox here, no weaker than the environment's LEAST_ISOLATION. Raises as `best_available`."""
+    return best_available(os.environ.get(LEAST_ISOLATION) or LocalSandbox.name)
 
 
 def by_name(name: str) -> Sandbox:

@@ -31,11 +31,11 @@ def _local(spec: JudgeSpec) -> Workbench:
     from warpsmith.compile import LocalCompiler
     from warpsmith.gpu import LocalPool
     from warpsmith.judge.service import LocalJudge
-    from warpsmith.sandbox import best_available
+    from warpsmith.sandbox import for_submissions
     from warpsmith.sandbox.process import Tree
 
     compiler = LocalCompiler()
-    judge = LocalJudge(LocalPool(Tree), compiler, best_available(), arch=spec.arch)
+    judge = LocalJudge(LocalPool(Tree), compiler, for_submissions(), arch=spec.arch)
     return Workbench(
         judge=judge,
         compiler=compiler,
