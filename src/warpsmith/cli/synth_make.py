@@ -1,6 +1,7 @@
 """`warpsmith synth crawl|compose|filter`: from operator libraries to tasks that have passed the gates."""
 
 import contextlib
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -37,7 +38,7 @@ def crawl(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Find the operators of the installed torch, with templates of their calls and inputs."""
+    """Find the operators of the installed torch, and of transformers where it is installed."""
     from warpsmith.cli import wiring
     from warpsmith.cli.progress import reporter
     from warpsmith.store import write_atomic
@@ -48,6 +49,15 @@ def crawl(
 
         progress.phase("crawl", "torch")
         catalogue = crawl_torch(progress.note)
+        if importlib.util.find_spec("transformers") is None:
+            progress.note("transformers is not installed: torch alone (pip install 'warpsmith[synth]')")
+        else:
+            from warpsmith.synthesis.crawl_transformers import crawl_transformers
+
+            found = crawl_transformers(
+                told=lambda done, total: progress.phase("crawl transformers", f"file {done} of {total}")
+            )
+            catalogue = found.added_to(catalogue)
     write_atomic(out, catalogue.model_dump_json())
     names = {op.name for op in catalogue.operators}
     said = {"operators": len(names), "templates": len(catalogue.operators), "omitted": len(catalogue.omitted)}
