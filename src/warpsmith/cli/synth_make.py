@@ -1,7 +1,6 @@
 """`warpsmith synth crawl|compose|filter`: from operator libraries to tasks that have passed the gates."""
 
 import contextlib
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -35,6 +34,10 @@ def crawl(
     out: Annotated[Path, typer.Option("--out", metavar="FILE.json", help="The catalogue.")] = Path(
         "catalogue.json"
     ),
+    with_transformers: Annotated[
+        bool,
+        typer.Option("--transformers", help="Also classes of the installed transformers that stand alone."),
+    ] = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
@@ -49,15 +52,11 @@ def crawl(
 
         progress.phase("crawl", "torch")
         catalogue = crawl_torch(progress.note)
-        if importlib.util.find_spec("transformers") is None:
-            progress.note("transformers is not installed: torch alone (pip install 'warpsmith[synth]')")
-        else:
+        if with_transformers:
             from warpsmith.synthesis.crawl_transformers import crawl_transformers
 
-            found = crawl_transformers(
-                told=lambda done, total: progress.phase("crawl transformers", f"file {done} of {total}")
-            )
-            catalogue = found.added_to(catalogue)
+            progress.phase("crawl", "transformers")
+            catalogue = crawl_transformers().added_to(catalogue)
     write_atomic(out, catalogue.model_dump_json())
     names = {op.name for op in catalogue.operators}
     said = {"operators": len(names), "templates": len(catalogue.operators), "omitted": len(catalogue.omitted)}
