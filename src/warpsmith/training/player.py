@@ -18,7 +18,7 @@ from warpsmith.agent.settings import AgentSettings
 from warpsmith.agent.single_turn import SingleTurnPolicy
 from warpsmith.errors import InfrastructureError, UntrainableError
 from warpsmith.rollout import Limits, run_episode
-from warpsmith.rollout.episode import TRAINING, identity
+from warpsmith.rollout.episode import TRAINING_TURNS, identity
 from warpsmith.rollout.journal import journal_path, read_journal
 from warpsmith.sandbox import LocalSandbox, best_available
 from warpsmith.store import Manifest, RunStore
@@ -46,7 +46,7 @@ class EpisodePlan(Record):
     mode: Mode = Mode.AGENT
     judge: JudgeSpec
     reward: RewardSettings = RewardSettings()
-    turns: int = Field(TRAINING.turns, ge=1)
+    turns: int = Field(TRAINING_TURNS, ge=1)
     seconds: float = Field(3600.0, gt=0)
     """Of one episode; judging counts."""
     context_tokens: int = Field(131_072, ge=64)
