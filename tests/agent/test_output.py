@@ -53,6 +53,19 @@ def test_marker_across_chunks(before: list[bytes], after: bytes, cuts: list[int]
     assert drain.take() == after.decode("utf-8", "replace")
 
 
+def test_what_comes_behind_a_marker_in_pieces_is_taken_whole() -> None:
+    read_fd, write_fd = os.pipe()
+    drain = Drain(read_fd, 1000)
+    drain.expect(MARKER)
+    os.write(write_fd, b"text" + MARKER + b"0\0one ")
+    assert drain.wait(30) == b"0"
+    assert drain.take() == "text"
+    os.write(write_fd, b"two")
+    os.close(write_fd)
+    assert drain.ended(30)
+    assert drain.take() == "one two"
+
+
 def test_end_without_marker() -> None:
     read_fd, write_fd = os.pipe()
     drain = Drain(read_fd, 1000)

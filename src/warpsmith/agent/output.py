@@ -50,6 +50,8 @@ class Drain:
         self._marker: bytes | None = None
         self._pending = b""
         self._found: bytes | None = None
+        self._behind = False
+        """Whether what comes lies behind a marker up to which nothing was taken yet."""
         self._ended = False
         threading.Thread(target=self._drain, args=(fd,), daemon=True).start()
 
@@ -73,9 +75,9 @@ class Drain:
         """What came since the last call, up to the marker where it was found; bounded."""
         with self._changed:
             kept, self._kept = self._kept, HeadTail(self._limit)
-            if self._marker is None or self._ended:
+            if self._behind:
                 self._kept.add(self._pending)
-                self._pending = b""
+                self._pending, self._behind = b"", False
             return kept.text()
 
     def _drain(self, fd: int) -> None:
@@ -86,7 +88,7 @@ class Drain:
         finally:
             with self._changed:
                 self._ended = True
-                if self._found is None:
+                if not self._behind:
                     self._kept.add(self._pending)
                     self._pending = b""
                 self._changed.notify_all()
@@ -95,10 +97,10 @@ class Drain:
 
     def _keep(self, data: bytes) -> None:
         if self._marker is None:
-            if self._found is None:
+            if not self._behind:
                 self._kept.add(data)
             else:
-                # behind the marker: it belongs to the next command
+                # it belongs to the next command
                 self._pending = (self._pending + data)[-self._limit :]
             return
         self._pending += data
@@ -114,5 +116,5 @@ class Drain:
         if end >= 0:
             self._found = self._pending[len(self._marker) : end]
             self._pending = self._pending[end + 1 :]
-            self._marker = None
+            self._marker, self._behind = None, True
             self._changed.notify_all()
