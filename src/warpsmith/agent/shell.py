@@ -223,18 +223,20 @@ class Shell:
         until = time.monotonic() + _GRACE_S
         message = None
         while time.monotonic() < until:
+            # stopped while it is looked through: a list of processes misses those that fork and end meanwhile
+            self._tree.pause()
             family = _descendants(self._tree.pid)
             mine = [process for process in family if process.pid not in before]
-            if message is not None and not mine:
-                return message
             # the signal waits until the shell's child has ended: sent first, nothing behind the child runs
             for process in family:
                 if message is None and _inner_pid(process.pid) == self._pid:
                     _send_signal(process, signal.SIGUSR1)
-            for number in (signal.SIGSTOP, signal.SIGKILL):
-                for process in mine:
-                    _send_signal(process, number)
-            message = self._drain.wait(0.05)
+            for process in mine:
+                _send_signal(process, signal.SIGKILL)
+            self._tree.resume()
+            if message is not None and not mine:
+                return message
+            message = self._drain.wait(0.05) or message
             if self._drain.ended():
                 return None
         # what forks faster than it is killed goes with the shell
