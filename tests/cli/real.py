@@ -1,6 +1,7 @@
 """The real command line as a process, with a small task and its kernel, for tests of whole commands."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +64,7 @@ def warpsmith(
 
 
 def start(folder: Path, cache: Path | str, *args: str, **extra: str) -> "subprocess.Popen[str]":
-    """Starts a command in `folder`, in a process group of its own as a shell would."""
+    """Starts a command in `folder` as a terminal's shell would: in a process group of its own, which Ctrl-C ends."""
     return subprocess.Popen(
         command(*args),
         cwd=folder,
@@ -73,6 +74,7 @@ def start(folder: Path, cache: Path | str, *args: str, **extra: str) -> "subproc
         text=True,
         stdin=subprocess.DEVNULL,
         process_group=0,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 

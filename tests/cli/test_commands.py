@@ -55,6 +55,8 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # as a terminal starts it: a shell's background jobs, these tests among them, ignore Ctrl-C
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def judged(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +21,7 @@ from warpsmith.cli.agent_options import (
     parse_price,
 )
 from warpsmith.cli.errors import INFRASTRUCTURE, PASSED, guarded
-from warpsmith.cli.options import DebugOption, DeviceOption, JsonOption, choose
+from warpsmith.cli.options import DebugOption, DeviceOption, JsonOption, choose, slug
 from warpsmith.errors import UsageError
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def bench(
     def make(pool: "GpuPool | None") -> "Policy":
         return wiring.policy(policy, lambda: agent.policy(skill=_with_skill(asked)), pool)
 
-    folder = out or Path(RUNS_FOLDER) / f"bench-{_slug(policy)}-{asked.content_hash[:8]}"
+    folder = out or Path(RUNS_FOLDER) / f"bench-{slug(policy)}-{asked.content_hash[:8]}"
     return _run(
         asked, found, make, folder, jobs=jobs, budget=budget, priced=priced, yes=yes, as_json=as_json
     )  # fmt: skip
@@ -155,10 +154,6 @@ def _asked(
 
 def _with_skill(asked: "Asked") -> bool:
     return asked.plan is None or asked.plan.variant is None or asked.plan.variant.skill
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("._") or "run"
 
 
 def _run(
