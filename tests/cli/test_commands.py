@@ -227,7 +227,7 @@ def test_judge(shell: Shell, script: str, status: str, code: int) -> None:
     done = shell.run(*args, "--json", SCRIPT=script)
     assert done.returncode == code
     answer = json.loads(done.stdout)
-    keys = ["schema_version", "status", "reward", "device", "speedup", "error", "detail"]
+    keys = ["schema_version", "status", "reward", "device", "speedup", "error", "detail", "isolation"]
     assert list(answer) == keys and answer["status"] == status
     assert shell.run(*args, SCRIPT=script).stdout.startswith(status)
 
