@@ -77,8 +77,11 @@ def run_arms(
             for task in tasks:
                 inner = arm.policy(sample)
                 policy = _Sample(f"{arm.name}/{sample} {inner.name}", inner)
+                # a turn adds its number
+                seed = 1000 * sample
                 known = {episode.episode_id for episode in store.episodes()}
-                if time.monotonic() - begun >= seconds and identity(task, policy.name, settings) not in known:
+                asked = identity(task, policy, settings, sample, seed)
+                if time.monotonic() - begun >= seconds and asked not in known:
                     continue
                 episode = run_episode(
                     task,
@@ -90,8 +93,7 @@ def run_arms(
                     store=store,
                     limits=arm.limits,
                     sample=sample,
-                    # a turn adds its number
-                    seed=1000 * sample,
+                    seed=seed,
                     progress=progress,
                 )
                 found[arm.name].append(episode)
