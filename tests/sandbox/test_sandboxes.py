@@ -71,15 +71,13 @@ def test_users_of_their_own_are_not_each_others(sandbox, job):
     script = "echo x >out/$1; env | grep -c SANDBOX_UID; id -u; read wait"
     argv = ["sh", "-c", script, "sh"]
     read_fd, write_fd = os.pipe()
-    both = [
-        subprocess.Popen(
-            sandbox.command([*argv, name], spec_for(job)), stdin=read_fd, stdout=subprocess.PIPE, text=True
-        )
-        for name in ("a", "b")
-    ]
+    both, said = [], []
     try:
-        # at the same time
-        said = [[int(process.stdout.readline()) for _ in range(2)] for process in both]
+        for name in ("a", "b"):
+            command = sandbox.command([*argv, name], spec_for(job))
+            both.append(subprocess.Popen(command, stdin=read_fd, stdout=subprocess.PIPE, text=True))
+            # the first goes on running; the folder is the latest one's
+            said.append([int(both[-1].stdout.readline()) for _ in range(2)])
     finally:
         os.close(write_fd)
         for process in both:

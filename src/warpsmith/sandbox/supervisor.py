@@ -43,9 +43,11 @@ def _start(argv: list[str]) -> int:
     child = os.fork()
     if child:
         return child
-    # what is ignored here or by Python itself would stay ignored in the program
-    for number in (*_IGNORED, signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
+    # what is ignored here, by Python or by what started it would stay ignored in the program
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        # some are the C library's own
+        with contextlib.suppress(OSError):
+            signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     try:
         os.execve(argv[0], argv, _environment())
