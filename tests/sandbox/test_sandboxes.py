@@ -402,5 +402,5 @@ def test_a_tool_that_is_not_installed_is_named(monkeypatch, tmp_path):
     assert str(caught.value) == (
         "nothing here isolates a submission as bwrap does: unshare is not installed; bwrap is not installed"
     )
-    with pytest.raises(UsageError, match="unknown sandbox 'docker'"):
-        best_available("docker")
+    with pytest.raises(UsageError, match="unknown sandbox 'chroot'"):
+        best_available("chroot")
