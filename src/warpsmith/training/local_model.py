@@ -66,8 +66,9 @@ class LocalModel:
             shared += 1
         if self._cache is None or shared == 0:
             self._cache, shared = DynamicCache(config=self._model.config), 0
-        else:
-            self._cache.crop(shared)
+        elif shared < len(self._cached):
+            # below zero it means the same in every version: so many from the end
+            self._cache.crop(shared - len(self._cached))
         self._cached = prompt[:shared]
         return self._forward(prompt[shared:])
 
