@@ -15,7 +15,8 @@ from warpsmith.sandbox import best_available
 from warpsmith.store import RunReader, RunStore
 from warpsmith.training.chat import ChatEncoder
 from warpsmith.training.collect import Workbench, collect, render
-from warpsmith.training.samples import Sample, SampleSettings, read_samples, select, write_samples
+from warpsmith.training.lines import read_lines, write_lines
+from warpsmith.training.samples import Sample, SampleSettings, select
 from warpsmith.types import Device, Submission, Target, Task, Verdict
 from warpsmith.types.protocols import JudgeSettings, PolicyStep
 
@@ -162,12 +163,12 @@ def test_what_fine_tuning_takes(tmp_path: Path) -> None:
     cut = select([RunReader(tmp_path / "run")], ENCODER, one).samples[0]
     assert cut.ids == sample.ids[:-3] and cut.mask == sample.mask[:-3]
 
-    write_samples(tmp_path / "samples.jsonl", found.samples)
-    assert tuple(read_samples(tmp_path / "samples.jsonl")) == found.samples
+    write_lines(tmp_path / "samples.jsonl", found.samples)
+    assert tuple(read_lines(tmp_path / "samples.jsonl", Sample)) == found.samples
     with (tmp_path / "samples.jsonl").open("a") as file:
         file.write('{"episode_id": ')
     with pytest.raises(InfrastructureError, match="line 3 cannot be read"):
-        list(read_samples(tmp_path / "samples.jsonl"))
+        list(read_lines(tmp_path / "samples.jsonl", Sample))
 
 
 def test_a_policy_that_nobody_can_learn_from_is_counted(tmp_path: Path) -> None:

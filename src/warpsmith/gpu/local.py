@@ -15,6 +15,7 @@ from warpsmith.gpu.devices import GpuInfo, list_gpus
 from warpsmith.gpu.go import STANDBY, give_go
 from warpsmith.gpu.leases import LEASES, lease_gpu
 from warpsmith.types import Device, Job, JobOutcome, JobResult
+from warpsmith.types.protocols import JobHandle
 
 _KEPT = frozenset(
     """
@@ -211,12 +212,7 @@ class LocalPool:
 
         Raises InfrastructureError where there is no GPU, none came free, or no process can be started.
         """
-        submitted = self.submit(job)
-        try:
-            return submitted.result()
-        except BaseException:
-            submitted.cancel()
-            raise
+        return to_its_end(self.submit(job))
 
     def capacity(self, device: Device) -> int:
         """How many jobs run at a time."""
@@ -277,6 +273,15 @@ class LocalPool:
                 raise InfrastructureError("the job was cancelled before a simulator slot came free")
             if time.monotonic() >= deadline:
                 raise InfrastructureError(f"no slot for a simulator job came free in {timeout_s:.0f} s")
+
+
+def to_its_end(submitted: JobHandle) -> JobResult:
+    """A job's result; whoever is interrupted while it waits leaves no job behind."""
+    try:
+        return submitted.result()
+    except BaseException:
+        submitted.cancel()
+        raise
 
 
 def require_folder(job: Job) -> None:

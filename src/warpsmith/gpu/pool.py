@@ -10,7 +10,7 @@ from warpsmith.gpu.devices import GpuInfo, list_gpus
 from warpsmith.gpu.handles import PooledJob, PooledStandby
 from warpsmith.gpu.leases import LEASES, no_gpu
 from warpsmith.gpu.line import Line
-from warpsmith.gpu.local import require_folder, visible_gpus
+from warpsmith.gpu.local import require_folder, to_its_end, visible_gpus
 from warpsmith.gpu.probe import stuck
 from warpsmith.gpu.slots import FindFault, Slot, StartWorker
 from warpsmith.types import Device, Job, JobResult
@@ -60,12 +60,7 @@ class WorkerPool:
 
     def run(self, job: Job) -> JobResult:
         """Runs a job to its end; its processes are gone then."""
-        submitted = self.submit(job)
-        try:
-            return submitted.result()
-        except BaseException:
-            submitted.cancel()
-            raise
+        return to_its_end(self.submit(job))
 
     def standby(self, job: Job) -> PooledStandby:
         """Starts a job's process up to where it needs its device, holding none. Close it or run it."""

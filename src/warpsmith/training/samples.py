@@ -1,16 +1,14 @@
 """What rejection fine-tuning learns from: token ids with a loss mask, from episodes that deserve it."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from pydantic import Field, ValidationError, model_validator
 
 from warpsmith.agent.text_calls import as_text
-from warpsmith.errors import InfrastructureError, UntrainableError
+from warpsmith.errors import UntrainableError
 from warpsmith.rollout.journal import journal_path, read_journal
 from warpsmith.store import RunReader
-from warpsmith.store.files import write_atomic
 from warpsmith.training.chat import ChatEncoder
 from warpsmith.training.filters import FilterSettings, Rejection, rejections
 from warpsmith.training.reward import RewardSettings, episode_reward
@@ -123,23 +121,6 @@ def encoded(journal: Sequence[Entry], encoder: ChatEncoder) -> tuple[tuple[int, 
     if not ids:
         raise UntrainableError("the episode holds no reply of a model")
     return tuple(ids), tuple(mask)
-
-
-def write_samples(path: Path, samples: Iterable[Sample]) -> None:
-    """One JSON line a sample, whole or not at all. Raises InfrastructureError."""
-    write_atomic(path, "".join(sample.model_dump_json() + "\n" for sample in samples))
-
-
-def read_samples(path: Path) -> Iterator[Sample]:
-    """The samples of a file. Raises InfrastructureError where it is damaged."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                yield Sample.model_validate_json(line)
-            except ValidationError as error:
-                raise InfrastructureError(
-                    f"{path} is damaged: line {number} cannot be read", hint="make it again"
-                ) from error
 
 
 def _best_of_each(samples: list[Sample], most: int | None) -> list[Sample]:

@@ -16,11 +16,12 @@ from warpsmith.training.curriculum import CurriculumSettings, draw
 from warpsmith.training.jobs import LearnerJob, LearnerKind, PpoJob
 from warpsmith.training.judges import JudgeSpec
 from warpsmith.training.launch import LEARNER, PPO, failure, launch, require_train_extra
+from warpsmith.training.lines import write_lines
 from warpsmith.training.player import EpisodePlan, Mode
 from warpsmith.training.recipes import Recipe, learner_overrides, ppo_overrides
 from warpsmith.training.reports import stage_report
 from warpsmith.training.reward import RewardSettings, episode_reward
-from warpsmith.training.samples import SampleSettings, select, write_samples
+from warpsmith.training.samples import SampleSettings, select
 from warpsmith.training.stage import (
     CHECKPOINTS,
     CURVES,
@@ -30,7 +31,7 @@ from warpsmith.training.stage import (
     StageManifest,
     StageResult,
 )
-from warpsmith.training.trajectories import gather, write_rewarded
+from warpsmith.training.trajectories import gather
 from warpsmith.types import Record, Task
 
 REPORT = "report.md"
@@ -73,7 +74,7 @@ def fine_tune(
                 raise UsageError(
                     f"nothing to learn: {found.left_out}", hint="collect more, or loosen the filter"
                 )
-            write_samples(data, found.samples)
+            write_lines(data, found.samples)
             counts = {f"left_out/{name}": count for name, count in found.left_out.items()}
             write_atomic(figures_path, json.dumps({"samples": len(found.samples)} | counts))
         known = json.loads(figures_path.read_text())
@@ -113,7 +114,7 @@ def pretrain_critic(
                     f"no trajectory has token ids and a reward: {found.left_out}",
                     hint="collect with the model that ppo will start from",
                 )
-            write_rewarded(data, found.rewarded)
+            write_lines(data, found.rewarded)
             policies = len({one.policy.split("#")[0] for one in found.rewarded})
             write_atomic(
                 figures_path, json.dumps({"trajectories": len(found.rewarded), "policies": policies})

@@ -1,15 +1,12 @@
 """Rewarded trajectories in a file: what the critic is pretrained on."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from warpsmith.errors import InfrastructureError, UntrainableError
+from warpsmith.errors import UntrainableError
 from warpsmith.rollout.journal import journal_path, read_journal
 from warpsmith.store import RunReader
-from warpsmith.store.files import write_atomic
 from warpsmith.training.reward import RewardSettings, episode_reward
 from warpsmith.training.trajectory import Trajectory, trajectory_of
 from warpsmith.types import Record
@@ -64,20 +61,3 @@ def find_runs(folder: Path) -> list[RunReader]:
     """The run folders at or below `folder`, in order of their paths."""
     manifests = sorted(folder.rglob("manifest.json"))
     return [RunReader(path.parent) for path in manifests if (path.parent / "segments").is_dir()]
-
-
-def write_rewarded(path: Path, rewarded: Iterable[Rewarded]) -> None:
-    """One JSON line each, whole or not at all. Raises InfrastructureError."""
-    write_atomic(path, "".join(one.model_dump_json() + "\n" for one in rewarded))
-
-
-def read_rewarded(path: Path) -> Iterator[Rewarded]:
-    """What a file holds. Raises InfrastructureError where it is damaged."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                yield Rewarded.model_validate_json(line)
-            except ValidationError as error:
-                raise InfrastructureError(
-                    f"{path} is damaged: line {number} cannot be read", hint="make it again"
-                ) from error

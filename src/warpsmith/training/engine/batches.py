@@ -6,15 +6,16 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from warpsmith.training.samples import read_samples
-from warpsmith.training.trajectories import read_rewarded
+from warpsmith.training.lines import read_lines
+from warpsmith.training.samples import Sample
+from warpsmith.training.trajectories import Rewarded
 
 
 class SampleDataset(Dataset):
     """Samples of fine-tuning: `input_ids`, `position_ids` and `loss_mask`, each (tokens,)."""
 
     def __init__(self, path: Path):
-        self._items = [_item(sample.ids, sample.mask) for sample in read_samples(path)]
+        self._items = [_item(sample.ids, sample.mask) for sample in read_lines(path, Sample)]
 
     def __len__(self) -> int:
         return len(self._items)
@@ -33,7 +34,7 @@ class TrajectoryDataset(Dataset):
                 (*([False] * len(one.trajectory.prompt)), *one.trajectory.mask),
             )
             | {"outcome": torch.tensor([one.reward], dtype=torch.float32)}
-            for one in read_rewarded(path)
+            for one in read_lines(path, Rewarded)
         ]
 
     def __len__(self) -> int:
