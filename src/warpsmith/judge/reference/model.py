@@ -19,6 +19,7 @@ import psutil
 import torch
 
 from warpsmith.errors import TaskRefusedError, TaskUnreadableError, TaskUnsupportedError
+from warpsmith.judge import mathematics
 from warpsmith.judge.reference import oracle, recorder, weights
 from warpsmith.judge.reference.allocation import AllocationGuard
 from warpsmith.judge.reference.lacking import go_offline, lacking
@@ -67,6 +68,7 @@ class Reference:
         # dataclasses and pickle look classes up through their module.
         sys.modules[module.__name__] = module
         go_offline()
+        mathematics.settle()
         with _task_code("import", path):
             exec(compiled, module.__dict__)
         missing = [name for name in NAMES if not callable(getattr(module, name, None))]

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 from warpsmith.compile import binding, extensions
+from warpsmith.judge import mathematics
 from warpsmith.judge.evidence.observer.client import Observer
 from warpsmith.judge.reference.moving import MovingWeights
 from warpsmith.judge.reference.recorder import OperatorCounts
@@ -368,6 +369,7 @@ def main(kind: type[Runner] = Runner) -> int:
     keyrings.forget()
     channel = Channel(socket.socket(fileno=fd), spin=device == "cuda")
     torch.set_num_threads(max(1, min(4, os.cpu_count() or 1)))
+    mathematics.settle()
     if device != "cuda":
         from warpsmith.sim import preamble
 
