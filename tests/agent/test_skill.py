@@ -82,11 +82,12 @@ def test_every_page_has_a_sample_that_is_judged() -> None:
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalJudge]:
-    cache = tmp_path_factory.mktemp("cache")
+def judge(shared_caches: Path) -> Iterator[LocalJudge]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WARPSMITH_CACHE", str(cache))
-        judge = LocalJudge(LocalPool(Tree), LocalCompiler(cache / "compile"), best_available(), ahead=True)
+        patch.setenv("WARPSMITH_CACHE", str(shared_caches))
+        judge = LocalJudge(
+            LocalPool(Tree), LocalCompiler(shared_caches / "compile"), best_available(), ahead=True
+        )
         with closing(judge):
             yield judge
 

@@ -38,8 +38,8 @@ REFUSED_IN_THE_RUN = {
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache(shared_caches: Path) -> Path:
+    return shared_caches
 
 
 def broken(folder: Path, change: tuple[str, str, str]) -> Path:

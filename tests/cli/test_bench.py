@@ -195,13 +195,13 @@ def test_for_a_person(shell: Shell) -> None:
     ]
 
 
-def test_real_tasks_by_the_builtin_policy_on_workers_that_stay(tmp_path: Path) -> None:
+def test_real_tasks_by_the_builtin_policy_on_workers_that_stay(tmp_path: Path, shared_caches: Path) -> None:
     pytest.importorskip("torch")
     for name, body in {"scaled": "torch.relu(x) * 2.0", "folded": "torch.tanh(x + 1.0)"}.items():
         (tmp_path / f"{name}.py").write_text(TASK.replace("return x + 1", f"return {body}"))
     (tmp_path / "tasks.txt").write_text("scaled.py\nfolded.py\n")
     argv = ("bench", "--tasks", "list:tasks.txt", "--device", "sim", "--out", "run", "--json")
-    done = warpsmith(tmp_path, tmp_path / "cache", *argv, "--protocol", "none", TMPDIR=str(tmp_path))
+    done = warpsmith(tmp_path, shared_caches, *argv, "--protocol", "none", TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert (answer["passed"], answer["outcomes"]) == (2, {"passed": 2}), done.stderr

@@ -22,8 +22,8 @@ ENDLESS = MODEL_NEW.replace("        out = torch", "        while True: pass\n  
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache(shared_caches: Path) -> Path:
+    return shared_caches
 
 
 @pytest.fixture

@@ -35,8 +35,8 @@ def test_an_unknown_level_is_wrong_usage(tmp_path: Path) -> None:
     assert "unknown sandbox 'chroot'" in error_line(done.stderr)
 
 
-def test_the_level_in_force_stands_in_the_verdict(tmp_path: Path) -> None:
+def test_the_level_in_force_stands_in_the_verdict(tmp_path: Path, shared_caches: Path) -> None:
     level = best_available().name
-    done = warpsmith(lay_out(tmp_path), tmp_path / "cache", *JUDGE, "--least-isolation", level)
+    done = warpsmith(lay_out(tmp_path), shared_caches, *JUDGE, "--least-isolation", level)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["isolation"] == level

@@ -9,12 +9,9 @@ from tests.cli.real import JUDGE, KERNEL, lay_out, warpsmith
 pytest.importorskip("torch")
 
 
-def test_a_fault_is_named_and_an_honest_kernel_passes(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    cache = tmp_path_factory.mktemp("cache")
+def test_a_fault_is_named_and_an_honest_kernel_passes(tmp_path: Path, shared_caches: Path) -> None:
     lay_out(tmp_path, kernel=KERNEL.replace("if (i < n)", "if (i <= n)"))
-    done = warpsmith(tmp_path, cache, *JUDGE, "--sanitize")
+    done = warpsmith(tmp_path, shared_caches, *JUDGE, "--sanitize")
     answer = json.loads(done.stdout)
     assert (done.returncode, answer["status"], answer["reward"]) == (1, "crashed", -1), done.stderr
     assert answer["detail"] == (
@@ -22,7 +19,7 @@ def test_a_fault_is_named_and_an_honest_kernel_passes(
         "0 bytes after an allocation of 2244 bytes"
     )
     lay_out(tmp_path)
-    done = warpsmith(tmp_path, cache, *JUDGE[:-1], "--sanitize")
+    done = warpsmith(tmp_path, shared_caches, *JUDGE[:-1], "--sanitize")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("passed on the simulator")
 

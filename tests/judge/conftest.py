@@ -16,9 +16,9 @@ from warpsmith.types.protocols import JudgeSettings
 
 
 @pytest.fixture(scope="session")
-def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One cache for the session, so that the honest kernel is built once."""
-    return tmp_path_factory.mktemp("caches")
+def caches(shared_caches: Path) -> Path:
+    """One cache, so that the honest kernel is built once."""
+    return shared_caches
 
 
 @pytest.fixture(scope="session")

@@ -22,9 +22,9 @@ def load_module(path: Path, name: str) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> LocalCompiler:
+def compiler(shared_caches: Path) -> LocalCompiler:
     """One build cache for all tests here."""
-    return LocalCompiler(tmp_path_factory.mktemp("builds"))
+    return LocalCompiler(shared_caches / "compile")
 
 
 @pytest.fixture
