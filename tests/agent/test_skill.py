@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.warm import warm_pool
 
 import warpsmith.agent
 from warpsmith.agent.actions import Actions, JudgeService
@@ -17,10 +18,8 @@ from warpsmith.agent.context import ToolContext
 from warpsmith.agent.tools import call
 from warpsmith.compile import LocalCompiler
 from warpsmith.compile.toolchain import find_nvcc
-from warpsmith.gpu.local import LocalPool
 from warpsmith.judge.service import LocalJudge
 from warpsmith.sandbox import best_available
-from warpsmith.sandbox.process import Tree
 from warpsmith.types import Device, Status, Submission, Target, Task
 from warpsmith.types.protocols import JudgeSettings
 from warpsmith.workspace.template import environment
@@ -85,11 +84,10 @@ def test_every_page_has_a_sample_that_is_judged() -> None:
 def judge(shared_caches: Path) -> Iterator[LocalJudge]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARPSMITH_CACHE", str(shared_caches))
-        judge = LocalJudge(
-            LocalPool(Tree), LocalCompiler(shared_caches / "compile"), best_available(), ahead=True
-        )
-        with closing(judge):
-            yield judge
+        with closing(warm_pool()) as pool:
+            judge = LocalJudge(pool, LocalCompiler(shared_caches / "compile"), best_available(), ahead=True)
+            with closing(judge):
+                yield judge
 
 
 @pytest.mark.parametrize("name", JUDGED)

@@ -5,12 +5,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.warm import warm_pool
 
 from warpsmith.compile import LocalCompiler
-from warpsmith.gpu.local import LocalPool
+from warpsmith.gpu.pool import WorkerPool
 from warpsmith.judge.service import LocalJudge
 from warpsmith.sandbox import best_available
-from warpsmith.sandbox.process import Tree
 from warpsmith.types import Device, Submission, Task, Verdict
 from warpsmith.types.protocols import JudgeSettings
 
@@ -22,11 +22,18 @@ def caches(shared_caches: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def local_judge(caches: Path) -> Iterator[LocalJudge]:
+def pool() -> Iterator[WorkerPool]:
+    """One worker that stays."""
+    with closing(warm_pool()) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def local_judge(caches: Path, pool: WorkerPool) -> Iterator[LocalJudge]:
     """One judge, so that each judgement finds its processes started."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARPSMITH_CACHE", str(caches))
-        local = LocalJudge(LocalPool(Tree), LocalCompiler(caches / "compile"), best_available(), ahead=True)
+        local = LocalJudge(pool, LocalCompiler(caches / "compile"), best_available(), ahead=True)
         with closing(local):
             yield local
 

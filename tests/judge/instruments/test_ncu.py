@@ -12,6 +12,7 @@ from tests.judge.samples import MODEL_NEW, submission, task
 
 from warpsmith.compile import LocalCompiler
 from warpsmith.gpu.local import LocalPool
+from warpsmith.gpu.pool import WorkerPool
 from warpsmith.judge.instruments import ncu
 from warpsmith.judge.instruments.ncu import NcuProfiler
 from warpsmith.judge.instruments.ncu_job import NOT_PERMITTED
@@ -32,7 +33,7 @@ Profile = Callable[..., ProfileReport]
 
 
 @pytest.fixture
-def profile(tmp_path: Path, caches: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
+def profile(tmp_path: Path, caches: Path, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> Profile:
     """`profile(script, submission)`: with a shell script as the ncu on PATH."""
     for name in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
@@ -44,9 +45,7 @@ def profile(tmp_path: Path, caches: Path, monkeypatch: pytest.MonkeyPatch) -> Pr
     def run(script: str, given: Submission | None = None, timeout_s: float = 100.0) -> ProfileReport:
         tool.write_text("#!/bin/sh\n" + script)
         tool.chmod(0o755)
-        profiler = NcuProfiler(
-            LocalPool(Tree), compiler, Target(device=Device.SIM), isolation, timeout_s=timeout_s
-        )
+        profiler = NcuProfiler(pool, compiler, Target(device=Device.SIM), isolation, timeout_s=timeout_s)
         return profiler.profile(task(), given or submission())
 
     return run

@@ -8,7 +8,7 @@ import pytest
 from tests.judge.samples import KERNEL, submission, task
 
 from warpsmith.compile import LocalCompiler
-from warpsmith.gpu.local import LocalPool
+from warpsmith.gpu.pool import WorkerPool
 from warpsmith.judge.instruments import memcheck
 from warpsmith.judge.instruments.sanitize import BEFORE_GPU, DERIVED, SanitizedJudge
 from warpsmith.judge.instruments.watched import instrumented
@@ -17,7 +17,6 @@ from warpsmith.judge.runner.process import RunnerSpec
 from warpsmith.judge.service import LocalJudge
 from warpsmith.rollout.scripted import ScriptedJudge, scripted_verdict
 from warpsmith.sandbox import best_available
-from warpsmith.sandbox.process import Tree
 from warpsmith.sim import fill, order
 from warpsmith.types import CheckOutcome, Device, Rules, Status, Submission, Task, Verdict
 from warpsmith.types.protocols import JudgeSettings
@@ -26,10 +25,10 @@ Sanitized = Callable[..., Verdict]
 
 
 @pytest.fixture(scope="module")
-def sanitized(local_judge: LocalJudge, caches: Path) -> Sanitized:
+def sanitized(local_judge: LocalJudge, caches: Path, pool: WorkerPool) -> Sanitized:
     """`sanitized(submission, **settings)` on the simulator, with the session's caches."""
     compiler = LocalCompiler(caches / "compile")
-    judge = SanitizedJudge.local(local_judge, LocalPool(Tree), compiler, best_available())
+    judge = SanitizedJudge.local(local_judge, pool, compiler, best_available())
 
     def run(a_submission: Submission, **settings: object) -> Verdict:
         return judge.judge(task(), a_submission, JudgeSettings(device=Device.SIM, **settings))
