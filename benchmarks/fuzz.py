@@ -53,15 +53,17 @@ class Tally:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
-            at = traceback.extract_tb(error.__traceback__)[-1]
-            self.failures.append(
-                {
-                    "error": f"{type(error).__name__}: {error}"[:500],
-                    "at": f"{Path(at.filename).name}:{at.lineno}",
-                    "example": repr(last[-1])[:1000] if last else "",
-                    "seed": number,
-                }
-            )
+            # of several failures hypothesis tells all at once
+            for each in getattr(error, "exceptions", (error,)):
+                at = traceback.extract_tb(each.__traceback__)[-1]
+                self.failures.append(
+                    {
+                        "error": f"{type(each).__name__}: {each}"[:500],
+                        "at": f"{Path(at.filename).name}:{at.lineno}",
+                        "example": repr(last[-1])[:1000] if last else "",
+                        "seed": number,
+                    }
+                )
         self.seconds += time.monotonic() - begun
 
 

@@ -16,6 +16,7 @@ import torch
 from hypothesis import strategies as st
 from tests.fuzz.forging import forging_targets
 from tests.fuzz.mutations import VALUES, damaged, foreign, texts
+from tests.fuzz.services import service_targets
 
 from warpsmith.agent.text_calls import read_calls, without_calls
 from warpsmith.agent.text_files import read_files
@@ -32,6 +33,7 @@ from warpsmith.errors import (
     WrongResultError,
 )
 from warpsmith.evaluation.check_log import read_checks
+from warpsmith.judge.evidence.gather import Gathered
 from warpsmith.judge.instruments.memcheck import read_report
 from warpsmith.judge.instruments.ncu_table import TableError, not_permitted, read_table, remark
 from warpsmith.judge.job import JobFolder
@@ -49,6 +51,7 @@ from warpsmith.types import (
     BaselineKind,
     Device,
     ErrorStats,
+    Evidence,
     Phase,
     Rules,
     Status,
@@ -93,6 +96,16 @@ ANSWERS = [
     {"nonce": "n", "failed": "call", "kind": "interface", "text": "no\nsuch thing", "place": " (line 3)"},
     {"nonce": "n", "failed": "call", "kind": "unsupported", "text": "inline PTX"},
 ]
+SEEN = {
+    "ok": "evidence",
+    "nonce": "n",
+    "problems": {"kernels": "", "operators": ""},
+    "blind": ["operators"],
+    "ops": {"aten.add": 2},
+    "names": {"1": "_Z1kPf", "2": "cublas_gemm"},
+    "kernels": [["K", 1, 3, 900, 0], ["S", 2, 1, 100, 1]],
+    "lost": 0,
+}
 SPEC = {
     "list": [
         {"t": 0},
@@ -152,6 +165,19 @@ def _decode(data: bytes) -> None:
 def _parse(data: bytes) -> None:
     answer = Bare().parse(data, Request("call", "n", b""))
     assert answer["ok"] == "call" and answer["nonce"] == "n"
+
+
+def _seen(messages: list[bytes]) -> None:
+    gathered = Gathered(own=frozenset({"k(float*)"}))
+    for data in messages:
+        try:
+            message = decode(data)
+        except ProtocolError:
+            continue
+        gathered.add(2, message)
+    gathered.outcomes(), gathered.notes()
+    found = gathered.evidence()
+    assert found is None or Evidence.model_validate_json(found.model_dump_json()) == found
 
 
 def _verdict(folder: Path, data: bytes) -> None:
@@ -263,7 +289,8 @@ def targets() -> list[Target]:
                 lambda v: TensorLayout.from_json(v).of(torch.zeros(4096, dtype=torch.uint8))
             ),
         ),
-        *(Target(*parts) for parts in forging_targets()),
+        Target("what ran, by its own word", st.lists(foreign([SEEN]), max_size=3), nothing(_seen)),
+        *(Target(*parts) for parts in (*forging_targets(), *service_targets())),
         Target(
             "a verdict's record", foreign([json.loads(VERDICT.model_dump_json())]),
             nothing(folder_reader(_verdict)),
