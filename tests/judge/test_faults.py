@@ -71,7 +71,9 @@ FAULTS = {
 @pytest.mark.parametrize("what", FAULTS)
 def test_a_fault_has_its_status_and_the_next_judgement_is_right(judge: Judge, what: str) -> None:
     evil, status, said = FAULTS[what]
-    verdict = judge(evil, call_timeout_s=2.0)
+    # only what never ends is waited for so short: a busy machine may take long for all else
+    limit = {"call_timeout_s": 2.0} if status is Status.TIMED_OUT else {}
+    verdict = judge(evil, **limit)
     assert verdict.status is status, verdict.detail
     assert said in verdict.detail
     after = judge(faulty(0))
