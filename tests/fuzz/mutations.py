@@ -24,6 +24,9 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 """What JSON can hold, and a little more."""
+LONG = (b"9" * 5000, b"-1e999", b"NaN")
+"""Numbers that not every reader of JSON takes."""
+DEEP = b"[" * 5000
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def damaged(draw: st.DrawFn, seeds: Sequence[bytes], most: int = 4) -> bytes:
         elif kind == "flip" and at < len(data):
             data = data[:at] + bytes([data[at] ^ (1 << draw(st.integers(0, 7)))]) + data[at + 1 :]
         elif kind == "insert":
-            data = data[:at] + draw(st.binary(max_size=20)) + data[at:]
+            data = data[:at] + draw(st.binary(max_size=20) | st.sampled_from(LONG)) + data[at:]
         elif kind == "double":
             data = data[: at + length] + data[at:]
         elif kind == "take out":
@@ -105,7 +108,7 @@ def misshapen(draw: st.DrawFn, seeds: Sequence[Any], most: int = 3) -> bytes:
 def foreign(values: Sequence[Any]) -> st.SearchStrategy[bytes]:
     """Bytes for a reader of JSON: such values as they should be, misshapen, damaged, and anything at all."""
     texts = [json.dumps(value).encode() for value in values]
-    return st.one_of(misshapen(values), damaged(texts), st.binary(max_size=64))
+    return st.one_of(misshapen(values), damaged(texts), st.binary(max_size=64), st.just(DEEP))
 
 
 def texts(seeds: Sequence[str]) -> st.SearchStrategy[str]:

@@ -21,10 +21,12 @@ from tests.fuzz.services import service_targets
 from warpsmith.agent.text_calls import read_calls, without_calls
 from warpsmith.agent.text_files import read_files
 from warpsmith.agent.tools import ToolContext, call
+from warpsmith.compile.collection import _read as read_notes
 from warpsmith.compile.log import trimmed, undefined_references
 from warpsmith.compile.ptxas import split_report
 from warpsmith.errors import (
     CandidateCrashedError,
+    CompileFailedError,
     InfrastructureError,
     SubmissionUnreadableError,
     SubmissionUnsupportedError,
@@ -302,6 +304,11 @@ def targets() -> list[Target]:
             infrastructure(folder_reader(_run_folder)),
         ),
         Target("a log of rows", rows, infrastructure(folder_reader(_rows))),
+        Target(
+            "what a submission builds, by its own word",
+            st.lists(foreign([{"started": True}, {"refused": "no"}, {"request": {}}]), max_size=3).map(b"\n".join),
+            allowing(CompileFailedError)(read_notes),
+        ),
         Target(
             "a compiler's output",
             texts([LOG, PTXAS]),
