@@ -61,6 +61,10 @@ class CandidateCrashedError(SubmissionError):
     """The candidate raised, exited or was killed before it completed."""
 
 
+class CandidateKilledError(CandidateCrashedError):
+    """SIGKILL ended it: somebody outside, or the kernel for want of memory."""
+
+
 class CandidateTimedOutError(SubmissionError):
     """The candidate did not answer in time."""
 

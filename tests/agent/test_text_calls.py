@@ -53,6 +53,12 @@ def test_calls_are_read_as_models_write_them(text: str, calls: list[tuple[str, s
     assert found(text) == calls
 
 
+def test_a_number_that_nobody_can_read_is_kept_as_text() -> None:
+    call = '{"name": "Read", "arguments": {"limit": ' + "9" * 5000 + "}}"
+    assert found(f"{OPEN}{call}{CLOSE}") == [("Read", call)]
+    assert found(f"\n{call}\n") == []
+
+
 def test_files_are_written_before_calls_and_verified_in_the_end() -> None:
     text = "```cuda file=kernels/a.cu\nint a;\n```\n"
     write = ("Write", json.dumps({"file_path": "kernels/a.cu", "content": "int a;\n"}))

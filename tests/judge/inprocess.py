@@ -119,10 +119,18 @@ def forward(expression: str) -> str:
     return f"    def forward(self, x):\n        return {expression}\n"
 
 
-def judged(root: Path, code: str, submission: str, *, recorded: bool = False, **settings: object) -> Outcome:
+def judged(
+    root: Path,
+    code: str,
+    submission: str,
+    *,
+    recorded: bool = False,
+    runner: type[InProcess] = InProcess,
+    **settings: object,
+) -> Outcome:
     """Admission, correctness and held-out forms of one submission, in the folder `root`.
 
-    `recorded`: keep every call that counts, and make no others.
+    `recorded`: keep every call that counts, and make no others. `runner`: what answers.
     """
     folder = JobFolder(root)
     for path in (folder.share, folder.candidate):
@@ -134,13 +142,13 @@ def judged(root: Path, code: str, submission: str, *, recorded: bool = False, **
     session = Session(folder, job, lambda phase, what: None)
     folder.task.unlink(missing_ok=True)
     state = torch.get_rng_state()
-    runner = InProcess(submission, recorded)
+    candidate = runner(submission, recorded)
     status, detail = Status.PASSED, ""
     try:
         session.admit(code)
-        session.correctness(runner)
+        session.correctness(candidate)
         if not recorded:
-            session.last_checks(runner)
+            session.last_checks(candidate)
     except WarpsmithError as error:
         status, detail = status_of(error), str(error)
     finally:
@@ -153,4 +161,4 @@ def judged(root: Path, code: str, submission: str, *, recorded: bool = False, **
         widened = verifier.rounding, max(verifier.unresolved, verifier.rounding if verifier.noisy else 0.0)
     if status is Status.PASSED:
         notes += session.closing_notes()
-    return Outcome(status, detail, session.findings, notes, tuple(runner.calls), widened)
+    return Outcome(status, detail, session.findings, notes, tuple(candidate.calls), widened)

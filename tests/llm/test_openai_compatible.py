@@ -82,6 +82,7 @@ def test_rate_limit_is_waited_for_as_long_as_the_server_says(stream: bool) -> No
         (body("data: {not json\n\n", "text/event-stream"), ModelReplyError),
         (body("<html>busy</html>", "text/html"), ModelReplyError),
         (events({"choices": "none"}), ModelReplyError),
+        (events(delta("hi", finish="stop"), {**USAGE, "usage": {"completion_tokens": "x"}}), ModelReplyError),
     ],
 )
 def test_what_stays_broken_is_told_apart(answer: Answer, error: type[Exception]) -> None:

@@ -183,6 +183,14 @@ def test_limits_on_file_size_time_and_address_space(sandbox, job):
     assert sh(sandbox, "ulimit -v; ulimit -c", spec).split() == ["unlimited", "0"]
 
 
+@pytest.mark.parametrize("kind", SANDBOXES, ids=lambda kind: kind.name)
+def test_where_memory_runs_out_what_runs_here_goes_first(kind, job):
+    made = kind()
+    if reason := made.unavailable():
+        pytest.skip(reason)
+    assert sh(made, "cat /proc/self/oom_score_adj", spec_for(job)).strip() == "1000"
+
+
 def test_a_fork_bomb_is_bounded_and_gone(sandbox, job):
     code = """if True:
         import os, time

@@ -114,7 +114,7 @@ def _read(block: str) -> list[tuple[str, str]]:
     while not found or rest.startswith(("{", "[")):
         try:
             value, end = _JSON.raw_decode(rest)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             return [*found, (_name_of(rest), rest)]
         found += [_call(part) for part in (value if isinstance(value, list) else [value])]
         rest = rest[end:].lstrip(_BETWEEN)
@@ -129,7 +129,7 @@ def _bare(text: str) -> list[tuple[str, str]]:
             continue
         try:
             value, end = _JSON.raw_decode(text, line.end())
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             continue
         if isinstance(value, dict) and isinstance(value.get("arguments", value.get("parameters")), dict):
             found += [call for call in (_call(value),) if call[0]]

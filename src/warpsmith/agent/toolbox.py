@@ -2,8 +2,6 @@
 
 import json
 
-from pydantic import ValidationError
-
 from warpsmith.agent.actions import Actions, action_tools
 from warpsmith.agent.base import Answer, Tool
 from warpsmith.agent.context import ToolContext
@@ -33,7 +31,7 @@ class Toolbox:
             return False
         try:
             self._tools[asked.name].arguments.model_validate(_arguments(asked))
-        except (ValidationError, json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             return False
         return True
 

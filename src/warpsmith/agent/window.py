@@ -146,7 +146,7 @@ def _short_arguments(arguments: str) -> str:
     """The same JSON object with its long strings cut."""
     try:
         found = json.loads(arguments)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return json.dumps({"left_out": len(arguments)})
     return json.dumps(_short(found)) if isinstance(found, dict) else json.dumps({"left_out": len(arguments)})
 

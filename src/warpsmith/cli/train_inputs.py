@@ -135,7 +135,7 @@ def read_recipe(name: str, changes: list[str] | None) -> "Recipe":
             raise UsageError(f"cannot read {change!r}", hint="give FIGURE=VALUE")
         try:
             found[figure] = json.loads(text)
-        except json.JSONDecodeError:
+        except ValueError:
             found[figure] = text
     return recipe(name, **found)
 

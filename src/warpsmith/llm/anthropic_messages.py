@@ -77,33 +77,34 @@ class AnthropicMessages:
         finish: str | None = None
         usage: dict[str, Any] = {}
         model = self._model
-        with failures(self._sdk, _KEY), self._client.messages.create(**request, stream=True) as stream:
-            for raw in stream:
-                event = raw.model_dump(warnings=False)
-                match event["type"]:
-                    case "message_start":
-                        model = event["message"].get("model") or model
-                        usage |= _given(event["message"].get("usage"))
-                    case "content_block_start":
-                        _start(event["index"], event["content_block"], gathered)
-                    case "content_block_delta":
-                        _delta(event["index"], event["delta"], gathered)
-                    case "message_delta":
-                        finish = event["delta"].get("stop_reason") or finish
-                        usage |= _given(event.get("usage"))
-                if gathered.too_much:
-                    finish = "max_tokens"
-                    break
-        if finish is None:
-            raise TryAgain(ModelReplyError("the server's answer breaks off"))
-        calls = gathered.calls
-        return Reply(
-            message=Message(role=Role.ASSISTANT, text="".join(gathered.text), calls=calls),
-            finish=_FINISH.get(finish, Finish.CALLS if calls else Finish.STOP),
-            usage=_usage(usage),
-            model=model,
-            reasoning="".join(gathered.reasoning),
-        )
+        with failures(self._sdk, _KEY):
+            with self._client.messages.create(**request, stream=True) as stream:
+                for raw in stream:
+                    event = raw.model_dump(warnings=False)
+                    match event["type"]:
+                        case "message_start":
+                            model = event["message"].get("model") or model
+                            usage |= _given(event["message"].get("usage"))
+                        case "content_block_start":
+                            _start(event["index"], event["content_block"], gathered)
+                        case "content_block_delta":
+                            _delta(event["index"], event["delta"], gathered)
+                        case "message_delta":
+                            finish = event["delta"].get("stop_reason") or finish
+                            usage |= _given(event.get("usage"))
+                    if gathered.too_much:
+                        finish = "max_tokens"
+                        break
+            if finish is None:
+                raise TryAgain(ModelReplyError("the server's answer breaks off"))
+            calls = gathered.calls
+            return Reply(
+                message=Message(role=Role.ASSISTANT, text="".join(gathered.text), calls=calls),
+                finish=_FINISH.get(finish, Finish.CALLS if calls else Finish.STOP),
+                usage=_usage(usage),
+                model=model,
+                reasoning="".join(gathered.reasoning),
+            )
 
 
 def _given(usage: dict[str, Any] | None) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def failures(sdk: ModuleType, key: str) -> Iterator[None]:
     except sdk.APIError as error:
         # an error that comes inside a stream
         raise TryAgain(ModelUnavailableError("the server reported an error in its answer")) from error
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise TryAgain(
             ModelReplyError(f"the server's answer cannot be read ({type(error).__name__})")
         ) from error

@@ -116,27 +116,24 @@ class OpenAICompatible:
         usage: dict[str, Any] | None = None
         model = self._model
         chunks = 0
-        with (
-            failures(self._sdk, _KEY),
-            self._client.chat.completions.create(
-                **request, stream=True, stream_options={"include_usage": True}
-            ) as stream,
-        ):
-            for event in stream:
-                chunk = event.model_dump(warnings=False)
-                model, usage = chunk.get("model") or model, chunk.get("usage") or usage
-                for choice in (chunk.get("choices") or ())[:1]:
-                    chunks += 1
-                    tokens.add(chunk, choice)
-                    finish = choice.get("finish_reason") or finish
-                    _take(choice.get("delta") or {}, gathered)
-                if gathered.too_much:
-                    finish = "length"
-                    break
-        if not chunks or finish is None:
-            # a stream that breaks off is no answer
-            raise TryAgain(ModelReplyError("the server's answer holds no choice or breaks off"))
-        return _reply(gathered, finish, usage, model, tokens)
+        with failures(self._sdk, _KEY):
+            options = {"stream": True, "stream_options": {"include_usage": True}}
+            with self._client.chat.completions.create(**request, **options) as stream:
+                for event in stream:
+                    chunk = event.model_dump(warnings=False)
+                    model, usage = chunk.get("model") or model, chunk.get("usage") or usage
+                    for choice in (chunk.get("choices") or ())[:1]:
+                        chunks += 1
+                        tokens.add(chunk, choice)
+                        finish = choice.get("finish_reason") or finish
+                        _take(choice.get("delta") or {}, gathered)
+                    if gathered.too_much:
+                        finish = "length"
+                        break
+            if not chunks or finish is None:
+                # a stream that breaks off is no answer
+                raise TryAgain(ModelReplyError("the server's answer holds no choice or breaks off"))
+            return _reply(gathered, finish, usage, model, tokens)
 
 
 class _Tokens:

@@ -70,7 +70,7 @@ def _arguments(call: ToolCall) -> str:
     """Long strings as they read, not as JSON writes them."""
     try:
         found = json.loads(call.arguments or "{}")
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return _fenced(call.arguments)
     if not isinstance(found, dict):
         return _fenced(call.arguments)

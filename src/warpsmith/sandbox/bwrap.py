@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from shlex import join
 
-from warpsmith.sandbox.limits import become_own_user, drop_privileges, prlimit
+from warpsmith.sandbox.limits import FIRST_TO_GO, become_own_user, drop_privileges, prlimit
 from warpsmith.sandbox.probe import missing, probe
 from warpsmith.sandbox.view import (
     OWN_UID_VARIABLE,
@@ -70,6 +70,7 @@ class BwrapSandbox:
             *("--remount-ro", "/"),
             *("--chdir", cwd_inside(spec)),
             "--",
+            *("sh", "-c", f'{FIRST_TO_GO}; exec "$@"', "sandbox"),
             *become,
             *prlimit(spec),
             *argv,

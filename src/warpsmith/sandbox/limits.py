@@ -5,6 +5,9 @@ from shlex import join
 from warpsmith.sandbox.view import OWN_UID_VARIABLE, UID
 from warpsmith.types.protocols import SandboxSpec
 
+FIRST_TO_GO = "{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null || :"
+"""A line of shell. Where memory runs out, what runs there ends before whoever judges it; not everyone may say so."""
+
 
 def prlimit(spec: SandboxSpec, *, processes: bool = True) -> list[str]:
     """Resource limits. Never on address space, which CUDA reserves without using it."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from warpsmith.sandbox.limits import prlimit
+from warpsmith.sandbox.limits import FIRST_TO_GO, prlimit
 from warpsmith.sandbox.probe import missing
 from warpsmith.sandbox.view import cwd_inside
 from warpsmith.types.protocols import SandboxSpec
@@ -23,4 +23,5 @@ class LocalSandbox:
     def command(self, argv: Sequence[str], spec: SandboxSpec) -> list[str]:
         """`argv`, started in `spec.cwd`; the other paths of `spec` mean nothing here."""
         limits = [] if missing(("prlimit",)) else prlimit(spec, processes=False)
-        return ["sh", "-c", 'cd -- "$1" && shift && exec "$@"', "sandbox", cwd_inside(spec), *limits, *argv]
+        script = f'{FIRST_TO_GO}; cd -- "$1" && shift && exec "$@"'
+        return ["sh", "-c", script, "sandbox", cwd_inside(spec), *limits, *argv]

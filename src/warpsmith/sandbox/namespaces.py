@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Sequence
 from shlex import join, quote
 
-from warpsmith.sandbox.limits import become_own_user, drop_privileges, prlimit
+from warpsmith.sandbox.limits import FIRST_TO_GO, become_own_user, drop_privileges, prlimit
 from warpsmith.sandbox.probe import SBIN, missing, probe
 from warpsmith.sandbox.view import (
     OWN_UID_VARIABLE,
@@ -82,8 +82,7 @@ def _script(spec: SandboxSpec, *, root: bool) -> str:
         inner = ["unshare", "--user", f"--map-user={UID}", f"--map-group={UID}", "--keep-caps", "--", *inner]
         program = join(inner)
     lines = [
-        # where memory runs out, what runs here goes before whoever judges it; not everyone may say so
-        "{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null || :",
+        FIRST_TO_GO,
         # the program is another user, who must get through the folders made here
         "umask 022",
         f'PATH="$PATH:{SBIN}"',

@@ -278,15 +278,18 @@ def _explain(status: int) -> tuple[int | None, int | None]:
 
 
 def _family(pid: int) -> list[psutil.Process]:
-    """Descendants of `pid`, and what is left of its session: all that can be found once it is dead itself."""
-    found = set()
+    """Descendants of `pid`, and what is left of its session: all that can be found once it is dead itself.
+
+    By number, so that who waits for another is ended before it: nobody is left to report the other's end.
+    """
+    found = []
     for process in psutil.process_iter():
         try:
             if process.pid != pid and (os.getsid(process.pid) == pid or pid in map(_pid, process.parents())):
-                found.add(process)
+                found.append(process)
         except (ProcessLookupError, psutil.NoSuchProcess):
             continue
-    return list(found)
+    return found
 
 
 def _runs(process: psutil.Process) -> bool:

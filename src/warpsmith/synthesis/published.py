@@ -75,7 +75,7 @@ def _lines(path: Path) -> list[Any]:
     for line in filter(str.strip, lines):
         try:
             found.append(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             found.append("the line is not JSON")
     if found and not any(isinstance(row, dict) and set(COLUMNS) <= set(row) for row in found):
         raise TaskUnreadableError(f"{path} has no row with {', '.join(COLUMNS)}", hint=_HINT)

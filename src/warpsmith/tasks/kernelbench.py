@@ -132,7 +132,7 @@ def _jsonl_rows(path: Path) -> list[dict[str, Any]]:
 def _row(line: str, origin: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TaskUnreadableError(f"{origin}: not JSON", hint=_HINT) from error
     return _checked(row, origin)
 

@@ -133,5 +133,5 @@ def _plain(arguments: str) -> str:
     """Arguments that mean the same read the same."""
     try:
         return json.dumps(json.loads(arguments), sort_keys=True)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return arguments

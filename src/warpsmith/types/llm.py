@@ -30,7 +30,7 @@ class ToolCall(Record):
         """The arguments as a JSON object; text that is none stands in one, under `unreadable`."""
         try:
             found = json.loads(self.arguments)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             return {"unreadable": self.arguments} if self.arguments else {}
         return found if isinstance(found, dict) else {"unreadable": self.arguments}
 

@@ -66,6 +66,11 @@ def test_calls_that_do_not_fit(context: ToolContext) -> None:
         ),
         ("Read", "[" * 100_000, "Read was not called: "),
         (
+            "Read",
+            '{"limit": ' + "9" * 5000 + "}",
+            "Read was not called: the arguments hold a number of thousands",
+        ),
+        (
             "Bash",
             {"command": "x", "timeout": 10**9},
             "Bash was not called: timeout: Input should be less than",

@@ -54,6 +54,7 @@ def test_a_layout_that_reaches_outside_its_buffer_is_refused() -> None:
         {"shape": [1.5]},
         {"shape": [-2]},
         {"dtype": "object"},
+        {"dtype": []},
         {"stride": []},
         {"x": 1},
     ],

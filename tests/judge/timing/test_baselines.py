@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from warpsmith.errors import InfrastructureError
 from warpsmith.judge.timing.baselines import BaselineIdentity, BaselineStore, measured
 from warpsmith.judge.timing.clock import Samples, time_stats
 from warpsmith.types import BaselineKind
@@ -40,3 +41,9 @@ def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, content: bytes) -> No
     store.put(measured(IDENTITY, STATS))
     next(tmp_path.iterdir()).write_bytes(content)
     assert store.get(IDENTITY) is None
+
+
+def test_a_place_that_takes_nothing_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InfrastructureError, match="Not a directory"):
+        BaselineStore(tmp_path / "file" / "b").put(measured(IDENTITY, STATS))

@@ -82,6 +82,9 @@ def call(name: str, arguments: object, context: ToolContext, offered: Sequence[s
         return _misfit(tool, "the arguments hold half a surrogate pair, which is no text")
     except RecursionError:
         return _misfit(tool, "the arguments are nested too deeply")
+    except ValueError:
+        # Python reads no longer one
+        return _misfit(tool, "the arguments hold a number of thousands of digits")
     try:
         return tool.run(checked, context)
     except ToolError as error:

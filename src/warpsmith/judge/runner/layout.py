@@ -60,7 +60,7 @@ class TensorLayout:
             raise ValueError("shape, stride and offset must be natural numbers")
         if max(math.prod(max(1, n) for n in shape), *naturals) >= MOST:
             raise ValueError("a tensor of more elements than can be counted")
-        if value["dtype"] not in DTYPES:
+        if type(value["dtype"]) is not str or value["dtype"] not in DTYPES:
             raise ValueError("unknown dtype")
         return cls(value["dtype"], tuple(shape), tuple(stride), offset)
 

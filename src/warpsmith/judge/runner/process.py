@@ -7,13 +7,17 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from warpsmith.errors import (
     CandidateCrashedError,
+    CandidateKilledError,
     CandidateTimedOutError,
+    InfrastructureError,
+    SubmissionError,
     SubmissionUnsupportedError,
     WrongResultError,
 )
@@ -122,15 +126,17 @@ class RunnerProcess:
         if self._device_request is None:
             visible = os.environ.get("CUDA_VISIBLE_DEVICES") if self.device is Device.CUDA else None
             self._device_request = self.request("device", visible=visible)
-            self._send(self._device_request.data, (self.page.fd,) if self.page else ())
+            with _empty_handed():
+                self._send(self._device_request.data, (self.page.fd,) if self.page else ())
 
     def await_ready(self) -> None:
-        """Wait until the runner has started and holds its GPU."""
+        """Wait until the runner has started and holds its GPU. Raises InfrastructureError where it does not."""
         if self._ready:
             return
         self.give_device()
-        self.parse(self.receive_raw(START_TIMEOUT_S), Request("ready", "", b""))
-        self.parse(self.receive_raw(START_TIMEOUT_S), self._device_request)
+        with _empty_handed():
+            self.parse(self.receive_raw(START_TIMEOUT_S), Request("ready", "", b""))
+            self.parse(self.receive_raw(START_TIMEOUT_S), self._device_request)
         self._ready = True
 
     def post(self, request: Request) -> None:
@@ -212,7 +218,18 @@ class RunnerProcess:
         how = "stopped answering" if end is None else describe_exit(end)
         tail = self.log_tail().strip().splitlines()
         said = f"; it last printed: {_plain(tail[-1][:200])}" if tail else ""
-        return CandidateCrashedError(f"{self.name} {how} before it completed{said}")
+        killed = end is not None and end.signal == signal.SIGKILL
+        kind = CandidateKilledError if killed else CandidateCrashedError
+        return kind(f"{self.name} {how} before it completed{said}")
+
+
+@contextmanager
+def _empty_handed() -> Iterator[None]:
+    """Nothing of a submission has run yet: whatever goes wrong is not its doing."""
+    try:
+        yield
+    except SubmissionError as error:
+        raise InfrastructureError(f"{error}; it had been given nothing") from error
 
 
 def _plain(text: object) -> str:

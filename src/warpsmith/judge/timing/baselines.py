@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from warpsmith.store.files import write_atomic
+from warpsmith.store.files import make_folder, write_atomic
 from warpsmith.types import BaselineKind, Machine, Record, TimeStats, sha256_hex
 
 PROTOCOL = 4
@@ -63,8 +63,8 @@ class BaselineStore:
         return found if found.identity == wanted else None
 
     def put(self, baseline: Baseline) -> None:
-        """Store it whole or not at all."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Store it whole or not at all. Raises InfrastructureError where the system refuses."""
+        make_folder(self.folder)
         write_atomic(self._path(baseline.identity), baseline.model_dump_json(indent=1))
 
     def _path(self, wanted: BaselineIdentity) -> Path:

@@ -9,7 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from warpsmith.errors import CandidateTimedOutError, SubmissionError
+from warpsmith.errors import (
+    CandidateKilledError,
+    CandidateTimedOutError,
+    InfrastructureError,
+    SubmissionError,
+)
 from warpsmith.gpu.devices import GpuInfo, bandwidth_gb_s
 from warpsmith.judge.runner.process import RunnerProcess
 from warpsmith.judge.timing.baselines import Baseline, BaselineIdentity, BaselineStore, identity, measured
@@ -261,7 +266,7 @@ class Scoring:
         """Wait until it has loaded its libraries: what loads beside a measurement disturbs it."""
         try:
             runner.await_ready()
-        except SubmissionError:
+        except InfrastructureError:
             return  # told when it is asked to load
 
     def _measure(self, session: "Session", waiting: _Waiting) -> None:
@@ -284,6 +289,10 @@ class Scoring:
                 self._unmeasured.append(entry.name)
                 return
             found = measured(self._identity(entry), None, f"timed out: {error}")
+        except (CandidateKilledError, InfrastructureError) as error:
+            # by no doing of its own: the next judgement tries again
+            self._known[entry] = measured(self._identity(entry), None, f"failed: {error}")
+            return
         except SubmissionError as error:
             found = measured(self._identity(entry), None, f"failed: {error}")
         finally:
