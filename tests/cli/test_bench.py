@@ -189,6 +189,7 @@ def test_for_a_person(shell: Shell) -> None:
     told = shell.run("bench", "--tasks", "set", *COMMON[:-1], LOSE="d")
     assert told.stdout.splitlines() == [
         "3 of 4 episodes: 3 passed",
+        "costs      lost to the machine: 1 sample, 25.0 points of passed: d",
         "lost       d, sample 0: the worker was lost",
         "1 open (done): the same command goes on",
         "report     warpsmith report run",

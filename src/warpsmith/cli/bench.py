@@ -25,7 +25,10 @@ from warpsmith.cli.options import DebugOption, DeviceOption, JsonOption, choose,
 from warpsmith.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from warpsmith.evaluation.bench import Budget, Outcome
+    from warpsmith.evaluation.causes import Cost
     from warpsmith.evaluation.tally import Tally
     from warpsmith.recipes.bench import Asked
     from warpsmith.rollout import Limits
@@ -178,8 +181,11 @@ def _run(
             asked, found, make, folder, jobs=jobs, budget=budget, listener=told, priced=priced,
             make_fleet=wiring.FLEETS["local"],
         )  # fmt: skip
-    answer = _answer(asked, found, outcome, told.tally, folder)
-    print(json.dumps(answer) if as_json else "\n".join(_lines(answer)))
+    answer, costs = _answer(asked, found, outcome, told.tally, folder), _costs(asked, folder)
+    if as_json:
+        print(json.dumps(answer | {"causes": [cost.model_dump(mode="json") for cost in costs]}))
+    else:
+        print("\n".join(_lines(answer, costs)))
     return INFRASTRUCTURE if outcome.lost or outcome.ending is Ending.BROKEN else PASSED
 
 
@@ -205,7 +211,18 @@ def _answer(
     }
 
 
-def _lines(answer: dict[str, Any]) -> list[str]:
+def _costs(asked: "Asked", folder: Path) -> "tuple[Cost, ...]":
+    """What costs most, the dearest first."""
+    from warpsmith.evaluation.causes import costs_by_cause
+    from warpsmith.evaluation.rows import rows_of
+    from warpsmith.store import RunReader
+
+    return costs_by_cause(rows_of(RunReader(folder)), asked.speedup)
+
+
+def _lines(answer: dict[str, Any], costs: "Sequence[Cost]") -> list[str]:
+    from warpsmith.report.causes import cause_lines
+
     counts = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in answer["outcomes"].items())
     lines = [f"{answer['episodes']} of {answer['tasks'] * answer['samples']} episodes: {counts or 'none'}"]
     for side in ("eager", "compile"):
@@ -213,6 +230,7 @@ def _lines(answer: dict[str, Any]) -> list[str]:
             lines.append(
                 f"over {side:<8} faster {answer['faster'][side]}, geomean {geomean:.2f}× of what passed"
             )
+    lines += [f"costs      {line}" for line in cause_lines(costs)]
     for lost in answer["lost"]:
         lines.append(f"lost       {lost['task']}, sample {lost['sample']}: {lost['why']}")
     if answer["open"]:

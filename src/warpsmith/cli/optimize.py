@@ -282,7 +282,7 @@ def _told(done: _Done, *, as_json: bool, variant: str | None) -> dict[str, Any]:
 
 def _print_result(records: "EpisodeRecords", folder: Path, *, fresh: bool) -> None:
     from warpsmith.report import REPORT_FILE, SOLUTION_FOLDER, outcome, verdict_lines
-    from warpsmith.types import StopReason
+    from warpsmith.types import TASK_STOPS
 
     if not fresh:
         print(f"this run had finished before; its result in {folder}:")
@@ -291,7 +291,7 @@ def _print_result(records: "EpisodeRecords", folder: Path, *, fresh: bool) -> No
         print("\n".join(verdict_lines(verdict, reward)))
     else:
         print(outcome(records))
-    if _improved(records) is False and records.episode.stop is not StopReason.TASK_REFUSED:
+    if _improved(records) is False and records.episode.stop not in TASK_STOPS:
         print("nothing faster than the model itself was found")
     if records.task.derived_from and verdict is not None:
         print("judged on a derived task with smaller sizes, not on the full-size one")
@@ -310,8 +310,12 @@ def _json(records: "EpisodeRecords", folder: Path) -> dict[str, Any]:
     else:
         answer = dict.fromkeys(("status", "reward", "speedup", "error"))
         answer |= {"schema_version": SCHEMA_VERSION, "device": records.episode.device.value}
-        if records.episode.stop is StopReason.TASK_REFUSED:
-            answer["status"] = Status.TASK_REFUSED.value
+        at_task = {
+            StopReason.TASK_REFUSED: Status.TASK_REFUSED,
+            StopReason.TASK_UNSUPPORTED: Status.UNSUPPORTED,
+        }
+        if status := at_task.get(records.episode.stop):
+            answer["status"] = status.value
     if records.final is None:
         answer["detail"] = outcome(records)
     return answer | {
