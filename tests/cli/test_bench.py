@@ -120,6 +120,12 @@ def test_two_processes_on_one_run_and_another_question_are_refused(shell: Shell)
     assert other.returncode == 2 and "settings.seed was 0, now 5" in other.stderr
 
 
+def test_the_pool_is_chosen_by_name_and_has_its_own_number_of_workers(shell: Shell) -> None:
+    for more, workers in ((("--jobs", "3"), "3"), (("--jobs", "3", "--workers", "2"), "2")):
+        done = bench(shell, "--pool", "counting", *more)
+        assert done.returncode == 3 and f"a pool of {workers} on sim" in done.stderr
+
+
 def test_an_episode_budget(shell: Shell) -> None:
     part = bench(shell, "--max-episodes", "3")
     assert part.returncode == 0
@@ -133,9 +139,14 @@ def test_an_episode_budget(shell: Shell) -> None:
         (("--max-cost", "3"), "--max-cost needs the price of a model"),
         (("--rules", "paper"), "--rules are the protocol's"),
         (("--protocol", "mine"), "unknown protocol 'mine'"),
-        (("--variant", "no-such"), "unknown variant 'no-such'"),
-        (("--protocol", "none", "--variant", "no-skill"), "--variant is an ablation of a protocol"),
+        (("--policy", "agent", "--variant", "no-such"), "unknown variant 'no-such'"),
+        (
+            ("--policy", "agent", "--protocol", "none", "--variant", "no-skill"),
+            "--variant is an ablation of a protocol",
+        ),
+        (("--variant", "no-skill"), "--variant leaves something out of the agent; give --policy agent"),
         (("--policy", "who"), "unknown policy 'who'"),
+        (("--pool", "nowhere"), "unknown pool 'nowhere'; choose one of: local"),
         (("--tasks", "nowhere"), "no such file: nowhere"),
     ],
 )

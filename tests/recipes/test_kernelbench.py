@@ -15,7 +15,7 @@ from warpsmith.recipes.kernelbench import Agent, Run
 from warpsmith.rollout.journal import journal_path, read_journal
 from warpsmith.rollout.scripted import ScriptedCompiler, ScriptedJudge, scripted_verdict
 from warpsmith.store import RunReader
-from warpsmith.types import Device, Status, Submission, Target, Task, Verdict
+from warpsmith.types import Device, Status, StopReason, Submission, Target, Task, Verdict
 from warpsmith.types.llm import Role
 from warpsmith.types.protocols import JudgeSettings
 
@@ -108,6 +108,10 @@ def test_the_ablations_over_the_same_tasks(run: Run, agent: Agent) -> None:
     (single,) = RunReader(run.out / "paper-single-turn").episodes()
     (whole,) = RunReader(run.out / "paper").episodes()
     assert (len(single.turns), len(whole.turns)) == (1, 2)
+    # by the agent's own switch, under the same limits
+    assert (single.policy_settings["loop"], single.stop) == (False, StopReason.FINISHED)
+    assert whole.policy_settings == single.policy_settings | {"loop": True}
+    assert manifests["single-turn"].settings["limit.turns"] == 200
     # no skill: neither in the prompt nor in the folder
     told, bare = system_text(run.out / "paper"), system_text(run.out / "paper-no-skill")
     assert len(bare) < len(told) and told.startswith(bare)

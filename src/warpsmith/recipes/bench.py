@@ -31,9 +31,9 @@ from warpsmith.reward import SpeedupKind
 from warpsmith.rollout import Limits, run_episode
 from warpsmith.store import Manifest, RunStore
 from warpsmith.types import Device, Episode, Record, Task, TaskRef, Verdict
-from warpsmith.types.protocols import Environment, GpuPool, JudgeSettings, Policy, PolicyStep
+from warpsmith.types.protocols import Environment, JudgeSettings, Policy, PolicyStep
 
-MakePolicy = Callable[[GpuPool | None], Policy]
+MakePolicy = Callable[[Station | None], Policy]
 MakeFleet = Callable[[Device, int, Callable[[str], None]], Fleet]
 ASSUMED_S = {Device.SIM: 60.0, Device.CUDA: 120.0}
 """An episode of the built-in policy, until the run's own episodes tell; of a language model nothing is assumed."""
@@ -106,9 +106,10 @@ def bench(
 ) -> Outcome:
     """Lets a policy work on every sample of every task, and stores all of it in `out`; a killed run goes on.
 
-    `make` is given the pool and makes a policy for each episode. `jobs`: episodes at a time, 0 for as many as suit
-    the device. `priced`: episodes cost money. Raises UsageError where `out` holds another run, RunLockedError where
-    another process writes to it, InfrastructureError where nothing here can judge.
+    `make` makes a policy for each episode, from what its thread judges with (None: for the name alone). `jobs`:
+    episodes at a time, 0 for as many as suit the device. `priced`: episodes cost money. Raises UsageError where `out`
+    holds another run, RunLockedError where another process writes to it, InfrastructureError where nothing here can
+    judge.
     """
     if not tasks:
         raise UsageError("there is no task", hint="give a set that holds at least one")
@@ -153,10 +154,10 @@ class _Solver:
     def solve(self, question: Question) -> Episode:
         """The episode, finished and stored."""
         self._station = self._station or self.fleet.station()
-        task, policy = question.task, self.make(self.fleet.pool)
+        task, policy = question.task, self.make(self._station)
         if self.asked.shrink:
             try:
-                task = fit(task, self.fleet.pool)
+                task = fit(task, self._station.pool)
             except TaskError as error:
                 # the task's fault is data, as in any episode
                 policy = _Refused(self.name, error)
