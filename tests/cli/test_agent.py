@@ -117,6 +117,18 @@ def test_what_it_was_told_stands_in_manifest_and_episode(tmp_path: Path) -> None
     assert done.returncode == 2 and "settings" in error_line(done.stderr)
 
 
+def test_a_service_that_refuses_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    refused = run(tmp_path, "--model", script(tmp_path, {"fails": "refused"}))
+    assert refused.returncode == 3 and json.loads(refused.stdout)["status"] == "infrastructure"
+    assert error_line(refused.stderr) == (
+        "warpsmith: the model's service takes no question: the script says that the request is refused; "
+        "mend the script; then the same command goes on"
+    )
+    (kept,) = RunReader(tmp_path / "result").episodes()
+    assert kept.stop is StopReason.MODEL_REFUSED
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

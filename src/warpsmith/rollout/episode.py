@@ -34,7 +34,7 @@ from warpsmith.types.protocols import Compiler, Judge, JudgeSettings, Policy, Po
 EVALUATION_TURNS = 200
 TRAINING_TURNS = 150
 
-RESUMABLE = frozenset({StopReason.MODEL_UNAVAILABLE})
+RESUMABLE = frozenset({StopReason.MODEL_UNAVAILABLE, StopReason.MODEL_REFUSED})
 """Ends that are nobody's doing who is judged here: called again, the episode goes on."""
 
 

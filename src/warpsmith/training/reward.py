@@ -15,7 +15,11 @@ from warpsmith.types import TASK_STOPS, Episode, Record, StopReason, Verdict
 
 NOT_CORRECT = -1.0
 """Also of an episode that hands in nothing."""
-_NOBODYS = TASK_STOPS | {StopReason.MODEL_UNAVAILABLE, StopReason.MODEL_UNREADABLE}
+_NOBODYS = TASK_STOPS | {
+    StopReason.MODEL_UNAVAILABLE,
+    StopReason.MODEL_REFUSED,
+    StopReason.MODEL_UNREADABLE,
+}
 """Ends that say nothing about what the policy did."""
 
 

@@ -25,6 +25,8 @@ class StopReason(StrEnum):
     """The model did the same again and again."""
     MODEL_UNAVAILABLE = "model_unavailable"
     """Not the model's doing: the same run, started again, goes on."""
+    MODEL_REFUSED = "model_refused"
+    """The model's service refuses the request, for a key, a name or an option: once mended, the run goes on."""
     MODEL_UNREADABLE = "model_unreadable"
     POLICY_FAILED = "policy_failed"
     TASK_REFUSED = "task_refused"
