@@ -96,6 +96,21 @@ def test_a_protocol_over_the_levels_that_were_asked_for(run: Run, agent: Agent, 
     assert (again.finished, again.ending) == (0, Ending.DONE)
 
 
+def test_more_samples_go_on_with_the_missing_ones_and_fewer_are_refused(run: Run, agent: Agent) -> None:
+    one = run.model_copy(update={"levels": "1/1"})
+    more = one.model_copy(update={"samples": 3})
+    assert kernelbench.paper(one, agent, make_fleet=ScriptedFleet).finished == 1
+    first = RunReader(run.out / "paper").episodes()
+    assert kernelbench.paper(more, agent, make_fleet=ScriptedFleet).finished == 2
+    reader = RunReader(run.out / "paper")
+    assert reader.episodes()[:1] == first and [e.sample for e in reader.episodes()] == [0, 1, 2]
+    assert reader.manifest.settings["samples"] == 3
+    with pytest.raises(UsageError, match=r"settings\.samples was 3, now 1"):
+        kernelbench.paper(one, agent, make_fleet=ScriptedFleet)
+    # its folder by default is the same, too
+    assert one.asked("paper").key == more.asked("paper").key != run.asked("paper").key
+
+
 def test_the_ablations_over_the_same_tasks(run: Run, agent: Agent) -> None:
     trained = {name: agent for name in ("raw-reward", "no-rft", "no-value-pretraining")}
     one = run.model_copy(update={"levels": "1/1"})

@@ -121,7 +121,7 @@ def bench(
     def make(station: "Station | None") -> "Policy":
         return wiring.policy(policy, lambda: agent.at(station, asked.plan), station)
 
-    folder = out or Path(RUNS_FOLDER) / f"bench-{slug(policy)}-{asked.content_hash[:8]}"
+    folder = out or Path(RUNS_FOLDER) / f"bench-{slug(policy)}-{asked.key[:8]}"
     return _run(
         asked, found, make, folder, make_fleet, jobs=jobs, budget=budget, priced=priced, yes=yes,
         as_json=as_json,

@@ -39,8 +39,12 @@ ASSUMED_S = {Device.SIM: 60.0, Device.CUDA: 120.0}
 """An episode of the built-in policy, until the run's own episodes tell; of a language model nothing is assumed."""
 
 
+GROWING = ("samples",)
+"""Of which a run may be given more later; fewer is another run."""
+
+
 class Asked(Record):
-    """What a run over a set is asked: all of it must agree for a run to go on."""
+    """What a run over a set is asked: all of it but GROWING must agree for a run to go on."""
 
     label: str
     """The set, as a person named it."""
@@ -53,6 +57,11 @@ class Asked(Record):
     """On the simulator: scale tasks down to what it can run."""
     plan: Plan | None = None
     """The protocol that the run follows, if it follows one."""
+
+    @property
+    def key(self) -> str:
+        """The same for every question that a run may go on with."""
+        return self.model_copy(update={"samples": 1}).content_hash
 
     @classmethod
     def of(cls, plan: Plan, device: Device, label: str, **more: Any) -> "Asked":
@@ -120,7 +129,7 @@ def bench(
     name = make(None).name
     all_of_them = questions(tasks, asked.samples, asked.seed)
     with RunStore(out) as store:
-        store.open(_manifest(asked, tasks, name))
+        store.open(_manifest(asked, tasks, name), growing=GROWING)
         done = answered(store)
         left = sum(question.key not in done for question in all_of_them)
         assumed = None if priced else ASSUMED_S[device]
