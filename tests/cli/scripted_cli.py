@@ -72,11 +72,16 @@ class ScriptedFleet:
         pass
 
 
+def counted(device: Device, workers: int, told: Callable[[str], None]) -> ScriptedFleet:
+    """No fleet, but the size of the one that was asked for."""
+    raise InfrastructureError(f"a pool of {workers} on {device}")
+
+
 if __name__ == "__main__":
     if os.environ.get("HIDE_TORCH"):
         sys.modules["torch"] = None  # type: ignore[assignment]  # what find_spec takes for "not installed"
     wiring.POOLS["local"] = bench
-    wiring.FLEETS["local"] = ScriptedFleet
+    wiring.FLEETS |= {"local": ScriptedFleet, "counting": counted}
     wiring.POLICIES["scripted"] = lambda: ScriptedPolicy([step("first"), step("second")])
     wiring.POLICIES["idle"] = lambda: ScriptedPolicy([PolicyStep(note="nothing to rewrite")], name="idle")
     wiring.POLICIES["failing"] = lambda: ScriptedPolicy([ValueError("no rule")], name="failing")

@@ -10,7 +10,12 @@ import pytest
 from tests.agent.loop import MANIFEST, SETTINGS, TASK, answer, results
 from tests.cli.real import error_line
 
+from warpsmith.cli import wiring
 from warpsmith.cli.agent_options import AgentOptions
+from warpsmith.evaluation.protocols import plan
+from warpsmith.judge.instruments.ncu import NcuProfiler
+from warpsmith.judge.instruments.sanitize import SanitizedJudge
+from warpsmith.recipes.fleet import LocalFleet
 from warpsmith.rollout import run_episode
 from warpsmith.rollout.journal import journal_path, read_journal
 from warpsmith.rollout.scripted import ScriptedCompiler, ScriptedJudge
@@ -47,7 +52,14 @@ def script(folder: Path, *replies: dict[str, object]) -> str:
     return f"scripted:{folder / 'script.json'}"
 
 
-def test_the_machines_instruments_answer(tmp_path: Path) -> None:
+def test_alone_it_has_the_machines_instruments() -> None:
+    pytest.importorskip("torch")
+    station = wiring.station(Device.SIM)
+    assert isinstance(station.sanitizing, SanitizedJudge) and isinstance(station.profiler, NcuProfiler)
+    assert station.profiler.target == station.target and station.profiler.isolation != "none"
+
+
+def test_the_machines_instruments_answer_on_workers_that_stay(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     work = {
         "calls": [
@@ -58,11 +70,11 @@ def test_the_machines_instruments_answer(tmp_path: Path) -> None:
         ]
     }
     options = AgentOptions(script(tmp_path, work, {"text": "done"}), None, None, False, False)
-    with RunStore(tmp_path / "run") as store:
+    with RunStore(tmp_path / "run") as store, LocalFleet(Device.SIM, 1) as fleet:
         store.open(MANIFEST)
         episode = run_episode(
             TASK,
-            options.policy(Device.SIM),
+            options.at(fleet.station(), plan("paper")),
             judge=ScriptedJudge(answer),
             compiler=ScriptedCompiler(),
             target=Target(device=Device.SIM),
@@ -103,6 +115,18 @@ def test_what_it_was_told_stands_in_manifest_and_episode(tmp_path: Path) -> None
     assert kept.manifest.settings["seed"] == 11 and kept.manifest.settings["policy.skill"] is True
     done = run(tmp_path, "--model", model, "--seed", "12")
     assert done.returncode == 2 and "settings" in error_line(done.stderr)
+
+
+def test_a_service_that_refuses_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    refused = run(tmp_path, "--model", script(tmp_path, {"fails": "refused"}))
+    assert refused.returncode == 3 and json.loads(refused.stdout)["status"] == "infrastructure"
+    assert error_line(refused.stderr) == (
+        "warpsmith: the model's service takes no question: the script says that the request is refused; "
+        "mend the script; then the same command goes on"
+    )
+    (kept,) = RunReader(tmp_path / "result").episodes()
+    assert kept.stop is StopReason.MODEL_REFUSED
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,15 @@ from pathlib import Path
 import pytest
 from tests.cli.real import warpsmith
 from tests.cli.test_commands import SCRIPTED, TASK, Shell
+from tests.llm.server import serving, status
 
 from warpsmith.cli.app import run
 from warpsmith.store import RunReader
+from warpsmith.types import StopReason
 
 COMMON = ("--device", "sim", "--full-size", "--policy", "scripted", "--out", "run", "--json")
 NAMES = ("a", "b", "c", "d")
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 
 
 @pytest.fixture
@@ -104,11 +106,29 @@ def test_lost_tasks_are_listed_with_status_3_and_tried_again(shell: Shell) -> No
     assert again.returncode == 0 and json.loads(again.stdout)["passed"] == 4
 
 
+def test_an_endpoint_that_takes_no_key_loses_tasks_and_fails_none(shell: Shell) -> None:
+    agent = ("--policy", "agent", "--unsafe-local", "--jobs", "1")
+    with serving(status(401)) as served:
+        refused = bench(shell, *agent, "--model", "openai:tiny", "--endpoint", served.url)
+    assert refused.returncode == 3 and "Traceback" not in refused.stderr
+    answer = json.loads(refused.stdout)
+    assert {lost["why"] for lost in answer["lost"]} == {
+        "the model's service takes no question: the server refused the request with status 401; check OPENAI_API_KEY"
+    }
+    # none counts as failed
+    assert (answer["episodes"], answer["passed"], answer["outcomes"]) == (0, 0, {})
+    assert answer["causes"][0]["cause"] == "lost to the machine"
+    assert answer["causes"][0]["what"] == "model refused" and answer["causes"][0]["samples"] >= 3
+    stored = RunReader(shell.folder / "run").episodes()
+    assert {(episode.stop, len(episode.turns)) for episode in stored} == {(StopReason.MODEL_REFUSED, 1)}
+
+
 def test_two_processes_on_one_run_and_another_question_are_refused(shell: Shell) -> None:
     process = shell.start("bench", "--tasks", "set", *COMMON, SECONDS="30")
     try:
         deadline = time.monotonic() + PATIENCE_S
-        while not lines(shell):
+        # the manifest is written by whoever holds the folder
+        while not (shell.folder / "run" / "manifest.json").exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)
         second = bench(shell)
@@ -118,6 +138,12 @@ def test_two_processes_on_one_run_and_another_question_are_refused(shell: Shell)
         process.communicate(timeout=PATIENCE_S)
     other = bench(shell, "--seed", "5")
     assert other.returncode == 2 and "settings.seed was 0, now 5" in other.stderr
+
+
+def test_the_pool_is_chosen_by_name_and_has_its_own_number_of_workers(shell: Shell) -> None:
+    for more, workers in ((("--jobs", "3"), "3"), (("--jobs", "3", "--workers", "2"), "2")):
+        done = bench(shell, "--pool", "counting", *more)
+        assert done.returncode == 3 and f"a pool of {workers} on sim" in done.stderr
 
 
 def test_an_episode_budget(shell: Shell) -> None:
@@ -133,9 +159,14 @@ def test_an_episode_budget(shell: Shell) -> None:
         (("--max-cost", "3"), "--max-cost needs the price of a model"),
         (("--rules", "paper"), "--rules are the protocol's"),
         (("--protocol", "mine"), "unknown protocol 'mine'"),
-        (("--variant", "no-such"), "unknown variant 'no-such'"),
-        (("--protocol", "none", "--variant", "no-skill"), "--variant is an ablation of a protocol"),
+        (("--policy", "agent", "--variant", "no-such"), "unknown variant 'no-such'"),
+        (
+            ("--policy", "agent", "--protocol", "none", "--variant", "no-skill"),
+            "--variant is an ablation of a protocol",
+        ),
+        (("--variant", "no-skill"), "--variant leaves something out of the agent; give --policy agent"),
         (("--policy", "who"), "unknown policy 'who'"),
+        (("--pool", "nowhere"), "unknown pool 'nowhere'; choose one of: local"),
         (("--tasks", "nowhere"), "no such file: nowhere"),
     ],
 )
@@ -189,6 +220,7 @@ def test_for_a_person(shell: Shell) -> None:
     told = shell.run("bench", "--tasks", "set", *COMMON[:-1], LOSE="d")
     assert told.stdout.splitlines() == [
         "3 of 4 episodes: 3 passed",
+        "costs      lost to the machine: 1 sample, 25.0 points of passed: d",
         "lost       d, sample 0: the worker was lost",
         "1 open (done): the same command goes on",
         "report     warpsmith report run",

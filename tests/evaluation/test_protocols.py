@@ -2,6 +2,7 @@
 
 import pytest
 
+from warpsmith.agent.settings import AgentSettings
 from warpsmith.errors import UsageError
 from warpsmith.evaluation.protocols import PROTOCOLS, VARIANTS, plan
 from warpsmith.judge.timing.modes import MODES
@@ -27,8 +28,13 @@ def test_the_protocols_are_those_of_the_published_tables_and_of_equal_accuracy()
 
 def test_each_ablation_leaves_out_one_thing() -> None:
     assert list(VARIANTS) == ["single-turn", "raw-reward", "no-rft", "no-value-pretraining", "no-skill"]
-    assert plan("paper", "single-turn").limits.turns == 1
-    assert plan("paper", "no-rft").limits.turns == 200
+    assert {plan("paper", name).limits.turns for name in VARIANTS} == {200}
+    told = AgentSettings(compact=True, temperature=0.7)
+    assert plan("paper", "single-turn").agent(told) == told.model_copy(update={"loop": False})
+    assert plan("paper", "no-skill").agent(told) == told.model_copy(update={"skill": False})
+    assert plan("paper").agent(told) == plan("paper", "no-rft").agent(told) == told
+    # what an agent lacks anyway stays out
+    assert not plan("paper", "no-skill").agent(AgentSettings(loop=False)).loop
     assert (plan("matched", "raw-reward").reward, plan("matched").reward) == ("raw", "milestone")
     assert VARIANTS["no-rft"].stages_left_out == ("rft",)
     assert [v.name for v in VARIANTS.values() if not v.skill] == ["no-skill"]

@@ -14,13 +14,20 @@ from warpsmith.rollout.scripted import scripted_verdict
 from warpsmith.store import FailureLine, RunReader, RunStore
 from warpsmith.types import (
     BaselineKind,
+    Bound,
+    CheckOutcome,
     CheckSettings,
     Device,
+    Evidence,
     Fitness,
     InTurn,
+    KernelKind,
+    KernelSeen,
     MatchedSpeedup,
+    OperatorSource,
     PaperSpeedup,
     Purpose,
+    Roofline,
     Speedup,
     Status,
     StopReason,
@@ -63,6 +70,41 @@ def test_where_nothing_passed_the_last_verdict_stands(tmp_path: Path) -> None:
     run(tmp_path, {"bad": Status.WRONG, "cheat": Status.CHEATED})
     (row,) = rows_of(RunReader(tmp_path))
     assert (row.outcome, row.passed(), row.unanswered) == ("cheated", False, False)
+
+
+def test_a_row_knows_why_it_is_slow_and_what_was_left_to_pytorch(tmp_path: Path) -> None:
+    timings = Timings(candidate=stats(2.0).model_copy(update={"launch_bound": True}), eager=stats(1.0))
+    slow = verdict(timings, Speedup(paper=PaperSpeedup(eager=0.5)))
+    seen = [(KernelKind.CUBLAS, 0.25), (KernelKind.OWN, 0.5), (KernelKind.CUDNN, 0.25)]
+    kernels = tuple(KernelSeen(name=k.value, kind=k, count=1, share=s, brackets=1) for k, s in seen)
+    evidence = Evidence(brackets=1, calls=1, operators_source=OperatorSource.NATIVE, kernels=kernels)
+    roofline = Roofline(
+        flops=1, traffic_bytes=1, intensity=1.0, compute_ms=2.0, memory_ms=1.0, bound=Bound.COMPUTE,
+        attained_tflops=1.0, attained_gb_s=1.0, share=1.0,
+    )  # fmt: skip
+    score = score_of(slow.model_copy(update={"evidence": evidence, "roofline": roofline}))
+    assert (score.launch_bound, score.compute_bound, score.library_share) == (True, True, 0.5)
+    assert (score_of(slow).compute_bound, score_of(slow).library_share) == (None, None)
+    caught = (CheckOutcome(check="fine", passed=True), CheckOutcome(check="side_stream", passed=False))
+    cheat = scripted_verdict(
+        TASK, submission("x"), JudgeSettings(device=Device.CUDA), Status.CHEATED, checks=caught
+    )
+    assert score_of(cheat).check == "side_stream"
+
+    run(tmp_path, {"good": 2.0, "better": 4.0})
+    (episode,) = RunReader(tmp_path).episodes()
+    left = [("aten.lu",), ("aten.qr",)]
+    turns = tuple(t.model_copy(update={"left": of}) for t, of in zip(episode.turns, left, strict=True))
+    with RunStore(tmp_path) as store:
+        store.open(MANIFEST)
+        store.put_episode(episode.model_copy(update={"turns": turns}))
+        # the scored submission is the second turn's
+        (row,) = rows_of(store)
+        assert (row.left, row.stop) == (("aten.qr",), StopReason.FINISHED)
+        bare = tuple(t.model_copy(update={"verdict_hash": None, "submission_hash": None}) for t in turns)
+        store.put_episode(episode.model_copy(update={"turns": bare, "final_verdict_hash": None}))
+        (row,) = rows_of(store)
+    assert (row.left, row.state) == (("aten.qr",), State.NOTHING_SUBMITTED)
 
 
 def planned(name: str, task_hash: str, level: int | None = None) -> TaskRef:

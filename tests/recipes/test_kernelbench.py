@@ -15,7 +15,7 @@ from warpsmith.recipes.kernelbench import Agent, Run
 from warpsmith.rollout.journal import journal_path, read_journal
 from warpsmith.rollout.scripted import ScriptedCompiler, ScriptedJudge, scripted_verdict
 from warpsmith.store import RunReader
-from warpsmith.types import Device, Status, Submission, Target, Task, Verdict
+from warpsmith.types import Device, Status, StopReason, Submission, Target, Task, Verdict
 from warpsmith.types.llm import Role
 from warpsmith.types.protocols import JudgeSettings
 
@@ -96,6 +96,21 @@ def test_a_protocol_over_the_levels_that_were_asked_for(run: Run, agent: Agent, 
     assert (again.finished, again.ending) == (0, Ending.DONE)
 
 
+def test_more_samples_go_on_with_the_missing_ones_and_fewer_are_refused(run: Run, agent: Agent) -> None:
+    one = run.model_copy(update={"levels": "1/1"})
+    more = one.model_copy(update={"samples": 3})
+    assert kernelbench.paper(one, agent, make_fleet=ScriptedFleet).finished == 1
+    first = RunReader(run.out / "paper").episodes()
+    assert kernelbench.paper(more, agent, make_fleet=ScriptedFleet).finished == 2
+    reader = RunReader(run.out / "paper")
+    assert reader.episodes()[:1] == first and [e.sample for e in reader.episodes()] == [0, 1, 2]
+    assert reader.manifest.settings["samples"] == 3
+    with pytest.raises(UsageError, match=r"settings\.samples was 3, now 1"):
+        kernelbench.paper(one, agent, make_fleet=ScriptedFleet)
+    # its folder by default is the same, too
+    assert one.asked("paper").key == more.asked("paper").key != run.asked("paper").key
+
+
 def test_the_ablations_over_the_same_tasks(run: Run, agent: Agent) -> None:
     trained = {name: agent for name in ("raw-reward", "no-rft", "no-value-pretraining")}
     one = run.model_copy(update={"levels": "1/1"})
@@ -108,6 +123,10 @@ def test_the_ablations_over_the_same_tasks(run: Run, agent: Agent) -> None:
     (single,) = RunReader(run.out / "paper-single-turn").episodes()
     (whole,) = RunReader(run.out / "paper").episodes()
     assert (len(single.turns), len(whole.turns)) == (1, 2)
+    # by the agent's own switch, under the same limits
+    assert (single.policy_settings["loop"], single.stop) == (False, StopReason.FINISHED)
+    assert whole.policy_settings == single.policy_settings | {"loop": True}
+    assert manifests["single-turn"].settings["limit.turns"] == 200
     # no skill: neither in the prompt nor in the folder
     told, bare = system_text(run.out / "paper"), system_text(run.out / "paper-no-skill")
     assert len(bare) < len(told) and told.startswith(bare)

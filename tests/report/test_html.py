@@ -112,7 +112,8 @@ def test_failed_and_missing_tasks_count_in_every_share_and_are_named() -> None:
         [("lost_one", "0", "scripted", "missing")],
     )
     assert "lost\\_one" in markdown(rows)
-    assert shown(rows).count("lost_one") == 3  # among the unknown, in the task table, and in its own fold
+    # under its cause, among the unknown, in the task table, and in its own fold
+    assert shown(rows).count("lost_one") == 4
 
 
 def test_a_protocol_that_was_not_measured_shows_no_number() -> None:

@@ -219,7 +219,7 @@ def test_a_refused_task_ends_the_episode(tmp_path: Path) -> None:
 def test_a_task_error_of_the_policy_is_the_tasks(tmp_path: Path) -> None:
     policy = ScriptedPolicy([TaskUnsupportedError("needs fft")])
     episode = run(tmp_path, policy, by_text({}))
-    assert (episode.stop, episode.turns[0].note) == (StopReason.TASK_REFUSED, "needs fft")
+    assert (episode.stop, episode.turns[0].note) == (StopReason.TASK_UNSUPPORTED, "needs fft")
 
 
 def test_infrastructure_verdicts_are_stored_raised_and_asked_again(tmp_path: Path) -> None:

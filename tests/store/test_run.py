@@ -138,6 +138,26 @@ def test_a_run_goes_on_where_it_stopped(tmp_path):
     assert RunReader(tmp_path).manifest == MANIFEST
 
 
+def test_more_of_a_growing_setting_goes_on_and_each_session_says_what_was_asked(tmp_path):
+    def asking(samples: object) -> Manifest:
+        return MANIFEST.model_copy(update={"settings": {**MANIFEST.settings, "samples": samples}})
+
+    for asked in (1, 3, 3):
+        with RunStore(tmp_path) as store:
+            store.open(asking(asked), growing=("samples",))
+            assert store.manifest == asking(asked)
+    kept = RunReader(tmp_path)
+    assert kept.manifest == asking(3)
+    assert [session.settings["samples"] for session in kept.sessions()] == [1, 3, 3]
+    for fewer, growing in ((2, ("samples",)), (4, ()), (None, ("samples",))):
+        with (
+            RunStore(tmp_path) as store,
+            pytest.raises(UsageError, match=f"settings.samples was 3, now {fewer}"),
+        ):
+            store.open(asking(fewer), growing=growing)
+    assert RunReader(tmp_path).manifest == asking(3)
+
+
 def test_another_run_is_refused_with_what_differs(tmp_path):
     fill(tmp_path)
     other = MANIFEST.model_copy(update={"policy": "llm", "settings": {"checks": 7, "rules": "practical"}})

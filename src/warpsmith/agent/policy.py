@@ -12,6 +12,7 @@ from warpsmith.agent.context import ToolContext
 from warpsmith.agent.conversation import Conversation
 from warpsmith.agent.disk import DiskWatch
 from warpsmith.agent.prompt import RESUMED, compact_skill, skill, system_text, task_text
+from warpsmith.agent.replay import as_it_was
 from warpsmith.agent.session import Session
 from warpsmith.agent.settings import AgentSettings
 from warpsmith.agent.single_turn import SingleTurnPolicy
@@ -19,7 +20,7 @@ from warpsmith.agent.text_calls import describe_briefly, describe_tools
 from warpsmith.agent.toolbox import Toolbox
 from warpsmith.errors import SubmissionUnreadableError
 from warpsmith.sandbox import python_paths
-from warpsmith.types import StopReason, Submission, Turn, Verdict
+from warpsmith.types import StopReason, Submission, Verdict
 from warpsmith.types.llm import LLM, Message, Role
 from warpsmith.types.protocols import Environment, Judge, Policy, PolicyStep, Sandbox
 from warpsmith.workspace.submission import MODEL_FILE
@@ -170,18 +171,7 @@ class AgentPolicy:
 
 def _replayed(env: Environment) -> Generator[PolicyStep, Verdict | None, None]:
     for turn in env.past_turns:
-        yield _as_it_was(env, turn)
-
-
-def _as_it_was(env: Environment, turn: Turn) -> PolicyStep:
-    return PolicyStep(
-        note=turn.note,
-        submission=env.submission(turn.submission_hash) if turn.submission_hash else None,
-        answer=env.submission(turn.answer_hash) if turn.answer_hash else None,
-        usage=turn.usage,
-        calls=turn.calls,
-        bad_calls=turn.bad_calls,
-    )
+        yield as_it_was(env, turn)
 
 
 def _put_back(env: Environment, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from warpsmith.agent.base import Answer, ImageBlock
 from warpsmith.agent.conversation import Conversation, Repetition
+from warpsmith.agent.failures import no_answer
 from warpsmith.agent.prompt import CUT, EMPTY, NO_ANSWER, NO_ANSWER_COMPACT, REPEATED, best_text
 from warpsmith.agent.settings import AgentSettings
 from warpsmith.agent.text_calls import as_text, read_calls, without_calls
@@ -51,9 +52,9 @@ class Session:
         if reply is None:
             try:
                 reply = self._ask()
-            except ModelUnavailableError as error:
-                self.note = f"no answer came from the model's service: {error}"
-                return StopReason.MODEL_UNAVAILABLE
+            except (ModelUnavailableError, RequestRefusedError) as error:
+                stop, self.note = no_answer(error)
+                return stop
             except ModelReplyError as error:
                 self.note = f"the answer of the model's service cannot be read: {error}"
                 return StopReason.MODEL_UNREADABLE

@@ -5,10 +5,12 @@ from collections.abc import Generator
 
 from pydantic import ValidationError
 
+from warpsmith.agent.failures import no_answer
 from warpsmith.agent.prompt import single_turn_system, single_turn_task
+from warpsmith.agent.replay import as_it_was
 from warpsmith.agent.settings import AgentSettings
 from warpsmith.agent.text_files import MODEL_FILE, read_files
-from warpsmith.errors import ContextFullError, ModelReplyError, ModelUnavailableError
+from warpsmith.errors import ContextFullError, ModelReplyError, ModelUnavailableError, RequestRefusedError
 from warpsmith.types import StopReason, Submission, Verdict
 from warpsmith.types.llm import LLM, Finish, Message, Question, Reply, Role
 from warpsmith.types.protocols import Environment, PolicyStep
@@ -24,20 +26,25 @@ class SingleTurnPolicy:
         self.settings = self._settings.model_dump(mode="json")
 
     def solve(self, env: Environment) -> Generator[PolicyStep, Verdict | None, StopReason | None]:
-        """One step. A reply that an interrupted process had kept is not asked for again."""
+        """One step. A reply that an interrupted process had kept is not asked for again.
+
+        Behind turns without a reply, in which the model's service had given none, it is the next.
+        """
+        yield from (as_it_was(env, turn) for turn in env.past_turns if turn.usage is None)
         reply = next((entry.reply for entry in env.journal if entry.reply is not None), None)
         if reply is None:
             try:
                 reply = self._ask(env)
-            except ModelUnavailableError:
-                # no turn was taken: the same run goes on with this one
-                return StopReason.MODEL_UNAVAILABLE
             except ModelReplyError as error:
                 yield PolicyStep(note=f"the answer of the model's service cannot be read: {error}")
                 return StopReason.MODEL_UNREADABLE
             except ContextFullError as error:
                 yield PolicyStep(note=f"the question does not fit the model's context: {error}")
                 return StopReason.CONTEXT_LIMIT
+            except (ModelUnavailableError, RequestRefusedError) as error:
+                stop, note = no_answer(error)
+                yield PolicyStep(note=note)
+                return stop
         submission, note = _submission(reply)
         yield PolicyStep(note=note, submission=submission, answer=submission, usage=reply.usage)
         return StopReason.FINISHED

@@ -8,7 +8,10 @@ import typer
 from warpsmith.errors import UsageError
 
 if TYPE_CHECKING:
-    from warpsmith.llm import Price
+    from warpsmith.agent.settings import AgentSettings
+    from warpsmith.evaluation.protocols import Plan
+    from warpsmith.llm import LLMSettings, Price
+    from warpsmith.recipes.fleet import Station
     from warpsmith.rollout import Limits
     from warpsmith.types import Device
     from warpsmith.types.protocols import Policy
@@ -74,17 +77,35 @@ class AgentOptions:
     compact: bool = False
     context: int | None = None
 
-    def policy(self, device: "Device | None" = None, *, skill: bool = True, loop: bool = True) -> "Policy":
-        """Raises UsageError, MissingExtraError and InfrastructureError as `wiring.agent`."""
+    @property
+    def settings(self) -> "AgentSettings":
+        """How the agent works."""
         from warpsmith.agent.settings import AgentSettings
-        from warpsmith.cli import wiring
+
+        return AgentSettings(text_tools=self.text_tools, compact=self.compact)
+
+    @property
+    def llm(self) -> "LLMSettings":
+        """How its model is reached."""
         from warpsmith.llm import LLMSettings
 
         llm = LLMSettings(endpoint=self.endpoint, price=self.price, native_tools=not self.text_tools)
-        if self.context is not None:
-            llm = llm.model_copy(update={"context_tokens": self.context})
-        settings = AgentSettings(text_tools=self.text_tools, compact=self.compact, skill=skill, loop=loop)
-        return wiring.agent(self.model, llm, settings, device=device, unsafe_local=self.unsafe_local)
+        return llm if self.context is None else llm.model_copy(update={"context_tokens": self.context})
+
+    def policy(self, device: "Device | None" = None) -> "Policy":
+        """Raises UsageError, MissingExtraError and InfrastructureError as `wiring.agent`."""
+        from warpsmith.cli import wiring
+
+        return wiring.agent(
+            self.model, self.llm, self.settings, device=device, unsafe_local=self.unsafe_local
+        )
+
+    def at(self, station: "Station | None", plan: "Plan | None") -> "Policy":
+        """The same with the instruments of a station, as a plan has it."""
+        from warpsmith.recipes import policies
+
+        settings = plan.agent(self.settings) if plan else self.settings
+        return policies.agent(self.model, self.llm, settings, unsafe_local=self.unsafe_local, station=station)
 
 
 def agent_limits(

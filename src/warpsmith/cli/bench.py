@@ -4,12 +4,12 @@ import contextlib
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from warpsmith.cli.agent_options import (
     AgentOptions,
+    CompactOption,
+    ContextOption,
     EndpointOption,
     MaxTokensOption,
     MinutesOption,
@@ -20,17 +20,41 @@ from warpsmith.cli.agent_options import (
     agent_limits,
     parse_price,
 )
+from warpsmith.cli.bench_options import (
+    EpisodeTurnsOption,
+    FullSizeOption,
+    JobsOption,
+    MaxEpisodesOption,
+    MaxGpuHoursOption,
+    MaxHoursOption,
+    OutOption,
+    OwnRulesOption,
+    PolicyOption,
+    PoolOption,
+    ProtocolOption,
+    RunCostOption,
+    RunSeedOption,
+    SamplesOption,
+    TasksOption,
+    VariantOption,
+    WorkersOption,
+    YesOption,
+)
 from warpsmith.cli.errors import INFRASTRUCTURE, PASSED, guarded
 from warpsmith.cli.options import DebugOption, DeviceOption, JsonOption, choose, slug
 from warpsmith.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from warpsmith.evaluation.bench import Budget, Outcome
+    from warpsmith.evaluation.causes import Cost
     from warpsmith.evaluation.tally import Tally
     from warpsmith.recipes.bench import Asked
+    from warpsmith.recipes.fleet import Station
     from warpsmith.rollout import Limits
     from warpsmith.types import Device, Task
-    from warpsmith.types.protocols import GpuPool, Policy
+    from warpsmith.types.protocols import Policy
 
 RUNS_FOLDER = "runs"
 _CUSTOM = "none"
@@ -38,53 +62,34 @@ _CUSTOM = "none"
 
 @guarded
 def bench(
-    tasks: Annotated[
-        list[str], typer.Option("--tasks", metavar="SPEC", help="A set, folder or file of tasks; repeatable.")
-    ],
-    policy: Annotated[str, typer.Option("--policy", help="Who writes the kernels.")] = "builtin",
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="RUN", help="Run folder; runs/bench-HASH by default.")
-    ] = None,
+    tasks: TasksOption,
+    policy: PolicyOption = "builtin",
+    out: OutOption = None,
     device: DeviceOption = "auto",
-    protocol: Annotated[
-        str, typer.Option("--protocol", metavar="paper|matched|none", help="How runs are judged and counted.")
-    ] = "matched",
-    variant: Annotated[
-        str, typer.Option("--variant", metavar="NAME", help="An ablation of the protocol, such as no-skill.")
-    ] = "",
-    rules: Annotated[
-        str | None, typer.Option("--rules", metavar="practical|paper", help="With --protocol none.")
-    ] = None,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Attempts at each task.")] = 1,
-    seed: Annotated[int, typer.Option("--seed", help="What every sample's seed is derived from.")] = 0,
-    jobs: Annotated[
-        int, typer.Option("--jobs", min=0, help="Episodes at a time; 0: what suits the device.")
-    ] = 0,
-    max_episodes: Annotated[
-        int | None, typer.Option("--max-episodes", min=0, help="Of the run in all.")
-    ] = None,
-    max_hours: Annotated[float | None, typer.Option("--max-hours", min=0, help="Of this start.")] = None,
-    max_gpu_hours: Annotated[
-        float | None, typer.Option("--max-gpu-hours", min=0, help="Of judgements on GPUs, of the run in all.")
-    ] = None,
-    max_cost: Annotated[
-        float | None,
-        typer.Option("--max-cost", min=0, metavar="USD", help="Of the run in all; needs --price."),
-    ] = None,
-    full_size: Annotated[
-        bool, typer.Option("--full-size", help="Never scale sizes down for the simulator.")
-    ] = False,
+    protocol: ProtocolOption = "matched",
+    variant: VariantOption = "",
+    rules: OwnRulesOption = None,
+    samples: SamplesOption = 1,
+    seed: RunSeedOption = 0,
+    jobs: JobsOption = 0,
+    pool: PoolOption = "local",
+    workers: WorkersOption = 0,
+    max_episodes: MaxEpisodesOption = None,
+    max_hours: MaxHoursOption = None,
+    max_gpu_hours: MaxGpuHoursOption = None,
+    max_cost: RunCostOption = None,
+    full_size: FullSizeOption = False,
     model_name: ModelOption = None,
     endpoint: EndpointOption = None,
     price: PriceOption = None,
     text_tools: TextToolsOption = False,
-    turns: Annotated[
-        int | None, typer.Option("--turns", min=1, help="Of an episode; the protocol's.")
-    ] = None,
+    compact: CompactOption = False,
+    context: ContextOption = None,
+    turns: EpisodeTurnsOption = None,
     minutes: MinutesOption = 24 * 60.0,
     max_tokens: MaxTokensOption = None,
     unsafe_local: UnsafeOption = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start without asking.")] = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
@@ -93,11 +98,18 @@ def bench(
     from warpsmith.cli import wiring
 
     wiring.check_policy(policy)
+    make_fleet = wiring.fleet_maker(pool, workers)
     found = [task for spec in tasks for task in sources.load_all(spec)]
     chosen = wiring.device(device)
     wiring.require_judge_extra()
+    if variant and policy != wiring.AGENT:
+        raise UsageError("--variant leaves something out of the agent", hint="give --policy agent")
+    if workers and chosen.value != "sim":
+        raise UsageError(
+            "--workers are the simulator's", hint="a GPU has one worker; --jobs says how many episodes"
+        )
     limits = agent_limits(turns or 200, minutes, max_tokens, None)
-    agent = AgentOptions(model_name, endpoint, parse_price(price), text_tools, unsafe_local)
+    agent = AgentOptions(model_name, endpoint, parse_price(price), text_tools, unsafe_local, compact, context)
     priced = policy == wiring.AGENT and price is not None
     if max_cost is not None and not priced:
         raise UsageError("--max-cost needs the price of a model", hint="give --price, as 3,15")
@@ -106,12 +118,13 @@ def bench(
     )
     budget = _budget(max_episodes, max_hours, max_gpu_hours, max_cost)
 
-    def make(pool: "GpuPool | None") -> "Policy":
-        return wiring.policy(policy, lambda: agent.policy(skill=_with_skill(asked)), pool)
+    def make(station: "Station | None") -> "Policy":
+        return wiring.policy(policy, lambda: agent.at(station, asked.plan), station)
 
-    folder = out or Path(RUNS_FOLDER) / f"bench-{slug(policy)}-{asked.content_hash[:8]}"
+    folder = out or Path(RUNS_FOLDER) / f"bench-{slug(policy)}-{asked.key[:8]}"
     return _run(
-        asked, found, make, folder, jobs=jobs, budget=budget, priced=priced, yes=yes, as_json=as_json
+        asked, found, make, folder, make_fleet, jobs=jobs, budget=budget, priced=priced, yes=yes,
+        as_json=as_json,
     )  # fmt: skip
 
 
@@ -152,16 +165,11 @@ def _asked(
     return Asked(label=label, settings=JudgeSettings(device=device, rules=chosen), limits=limits)
 
 
-def _with_skill(asked: "Asked") -> bool:
-    return asked.plan is None or asked.plan.variant is None or asked.plan.variant.skill
-
-
 def _run(
-    asked: "Asked", found: "list[Task]", make: Any, folder: Path, *,
+    asked: "Asked", found: "list[Task]", make: Any, folder: Path, make_fleet: Any, *,
     jobs: int, budget: "Budget", priced: bool, yes: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Runs, tells, and says how it ended."""
-    from warpsmith.cli import wiring
     from warpsmith.cli.bench_progress import board
     from warpsmith.evaluation.bench import Ending
     from warpsmith.recipes.bench import bench as run
@@ -176,10 +184,13 @@ def _run(
         )
         outcome = run(
             asked, found, make, folder, jobs=jobs, budget=budget, listener=told, priced=priced,
-            make_fleet=wiring.FLEETS["local"],
+            make_fleet=make_fleet,
         )  # fmt: skip
-    answer = _answer(asked, found, outcome, told.tally, folder)
-    print(json.dumps(answer) if as_json else "\n".join(_lines(answer)))
+    answer, costs = _answer(asked, found, outcome, told.tally, folder), _costs(asked, folder)
+    if as_json:
+        print(json.dumps(answer | {"causes": [cost.model_dump(mode="json") for cost in costs]}))
+    else:
+        print("\n".join(_lines(answer, costs)))
     return INFRASTRUCTURE if outcome.lost or outcome.ending is Ending.BROKEN else PASSED
 
 
@@ -205,7 +216,18 @@ def _answer(
     }
 
 
-def _lines(answer: dict[str, Any]) -> list[str]:
+def _costs(asked: "Asked", folder: Path) -> "tuple[Cost, ...]":
+    """What costs most, the dearest first."""
+    from warpsmith.evaluation.causes import costs_by_cause
+    from warpsmith.evaluation.rows import rows_of
+    from warpsmith.store import RunReader
+
+    return costs_by_cause(rows_of(RunReader(folder)), asked.speedup)
+
+
+def _lines(answer: dict[str, Any], costs: "Sequence[Cost]") -> list[str]:
+    from warpsmith.report.causes import cause_lines
+
     counts = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in answer["outcomes"].items())
     lines = [f"{answer['episodes']} of {answer['tasks'] * answer['samples']} episodes: {counts or 'none'}"]
     for side in ("eager", "compile"):
@@ -213,6 +235,7 @@ def _lines(answer: dict[str, Any]) -> list[str]:
             lines.append(
                 f"over {side:<8} faster {answer['faster'][side]}, geomean {geomean:.2f}× of what passed"
             )
+    lines += [f"costs      {line}" for line in cause_lines(costs)]
     for lost in answer["lost"]:
         lines.append(f"lost       {lost['task']}, sample {lost['sample']}: {lost['why']}")
     if answer["open"]:

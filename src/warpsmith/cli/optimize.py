@@ -29,7 +29,7 @@ from warpsmith.cli.agent_options import (
     agent_limits,
     parse_price,
 )
-from warpsmith.cli.errors import OTHER_VERDICT, PASSED, guarded
+from warpsmith.cli.errors import INFRASTRUCTURE, OTHER_VERDICT, PASSED, guarded
 from warpsmith.cli.options import (
     BaselinesOption,
     DebugOption,
@@ -258,10 +258,13 @@ def _improved(records: "EpisodeRecords") -> bool | None:
 
 def _exit_status(records: "EpisodeRecords") -> int:
     from warpsmith.cli.judge import status_of
+    from warpsmith.rollout import RESUMABLE
     from warpsmith.types import StopReason
 
     if records.final is not None:
         return status_of(records.final.status.value)
+    if records.episode.stop in RESUMABLE:
+        return INFRASTRUCTURE
     idle = records.episode.stop is StopReason.FINISHED and not _submitted(records)
     return PASSED if idle else OTHER_VERDICT
 
@@ -273,6 +276,11 @@ def _submitted(records: "EpisodeRecords") -> bool:
 
 def _told(done: _Done, *, as_json: bool, variant: str | None) -> dict[str, Any]:
     """The object that `--json` prints; without it, the result is printed for a person."""
+    from warpsmith.rollout import RESUMABLE
+
+    episode = done.records.episode
+    if episode.stop in RESUMABLE:
+        print(f"warpsmith: {episode.turns[-1].note}; then the same command goes on", file=sys.stderr)
     if not as_json:
         _print_result(done.records, done.folder, fresh=done.fresh)
         return {}
@@ -282,7 +290,8 @@ def _told(done: _Done, *, as_json: bool, variant: str | None) -> dict[str, Any]:
 
 def _print_result(records: "EpisodeRecords", folder: Path, *, fresh: bool) -> None:
     from warpsmith.report import REPORT_FILE, SOLUTION_FOLDER, outcome, verdict_lines
-    from warpsmith.types import StopReason
+    from warpsmith.rollout import RESUMABLE
+    from warpsmith.types import TASK_STOPS
 
     if not fresh:
         print(f"this run had finished before; its result in {folder}:")
@@ -291,7 +300,7 @@ def _print_result(records: "EpisodeRecords", folder: Path, *, fresh: bool) -> No
         print("\n".join(verdict_lines(verdict, reward)))
     else:
         print(outcome(records))
-    if _improved(records) is False and records.episode.stop is not StopReason.TASK_REFUSED:
+    if _improved(records) is False and records.episode.stop not in TASK_STOPS | RESUMABLE:
         print("nothing faster than the model itself was found")
     if records.task.derived_from and verdict is not None:
         print("judged on a derived task with smaller sizes, not on the full-size one")
@@ -303,6 +312,7 @@ def _print_result(records: "EpisodeRecords", folder: Path, *, fresh: bool) -> No
 def _json(records: "EpisodeRecords", folder: Path) -> dict[str, Any]:
     from warpsmith.report import SOLUTION_FOLDER, outcome, summary
     from warpsmith.reward import reward_of
+    from warpsmith.rollout import RESUMABLE
     from warpsmith.types import SCHEMA_VERSION, Status, StopReason
 
     if (verdict := records.last) is not None:
@@ -310,8 +320,13 @@ def _json(records: "EpisodeRecords", folder: Path) -> dict[str, Any]:
     else:
         answer = dict.fromkeys(("status", "reward", "speedup", "error"))
         answer |= {"schema_version": SCHEMA_VERSION, "device": records.episode.device.value}
-        if records.episode.stop is StopReason.TASK_REFUSED:
-            answer["status"] = Status.TASK_REFUSED.value
+        ends = {
+            StopReason.TASK_REFUSED: Status.TASK_REFUSED,
+            StopReason.TASK_UNSUPPORTED: Status.UNSUPPORTED,
+            **dict.fromkeys(RESUMABLE, Status.INFRASTRUCTURE),
+        }
+        if status := ends.get(records.episode.stop):
+            answer["status"] = status.value
     if records.final is None:
         answer["detail"] = outcome(records)
     return answer | {

@@ -46,9 +46,10 @@ def report(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Write index.html, tables.md, tasks.csv and kernelbench/ from stored runs; judges nothing."""
+    """Write index.html, tables.md, tasks.csv, causes.csv and kernelbench/ from stored runs; judges nothing."""
     from warpsmith.evaluation.metrics import listed
     from warpsmith.evaluation.mixing import refuse_mixed
+    from warpsmith.report.causes import causes_csv
     from warpsmith.report.figures import tables
     from warpsmith.report.html import page
     from warpsmith.report.rows import read_rows
@@ -65,6 +66,7 @@ def report(
         "index.html": page(rows, title, figures),
         "tables.md": tables_markdown(rows, title, figures),
         "tasks.csv": tables_csv(rows),
+        "causes.csv": causes_csv(flat),
         **_kernelbench(rows),
     }
     for name, text in files.items():

@@ -10,11 +10,11 @@ from warpsmith.errors import InfrastructureError
 from warpsmith.types import Device, Phase, Target
 
 if TYPE_CHECKING:
-    from warpsmith.agent.actions import Profiler
     from warpsmith.agent.settings import AgentSettings
     from warpsmith.gpu.devices import GpuInfo
     from warpsmith.llm import LLMSettings
-    from warpsmith.recipes.fleet import Fleet
+    from warpsmith.recipes.bench import MakeFleet
+    from warpsmith.recipes.fleet import Fleet, Station
     from warpsmith.types.protocols import Compiler, GpuPool, Judge, Policy
 
 AUTO = "auto"
@@ -64,27 +64,18 @@ def agent(
     """
     from warpsmith.recipes import policies
 
-    sanitizing, profiler = _instruments(device) if device is not None else (None, None)
-    return policies.agent(
-        model, llm, settings, unsafe_local=unsafe_local, sanitizing=sanitizing, profiler=profiler
-    )
+    at = station(device) if device is not None else None
+    return policies.agent(model, llm, settings, unsafe_local=unsafe_local, station=at)
 
 
-def _instruments(device: Device) -> "tuple[Judge | None, Profiler | None]":
-    """A judge that sanitizes, None where the compiler for that is not installed, and Nsight Compute's reader."""
-    from warpsmith.judge.instruments.ncu import NcuProfiler
-    from warpsmith.judge.instruments.sanitize import SanitizedJudge
+def station(device: Device) -> "Station":
+    """What an agent that works alone on this machine has."""
+    from warpsmith.recipes.fleet import Station, instruments
     from warpsmith.sandbox import for_submissions
 
-    made = bench(device, lambda phase, detail: None)
-    try:
-        sanitizing = SanitizedJudge.local(
-            made.judge, pool(), made.compiler, for_submissions(), arch=made.target.arch
-        )
-    except InfrastructureError:
-        # the answer to the action says so
-        sanitizing = None
-    return sanitizing, NcuProfiler(pool(), made.compiler, made.target, made.isolation)
+    made, here = bench(device, lambda phase, detail: None), pool()
+    found = instruments(made.judge, here, made.compiler, for_submissions(), made.target)
+    return Station(made.judge, made.compiler, made.target, here, *found)
 
 
 def require_judge_extra() -> None:
@@ -172,22 +163,32 @@ POOLS: dict[str, Callable[[Device, Callable[[Phase, str], None], bool], Bench]] 
 """One line a pool."""
 
 
-def policy(word: str, asked: "Callable[[], Policy]", pool: "GpuPool | None") -> "Policy":
-    """The policy of this name; `asked` makes the agent, `pool` is where the built-in one runs a task's own code."""
+def policy(word: str, asked: "Callable[[], Policy]", station: "Station | None") -> "Policy":
+    """The policy of this name; `asked` makes the agent, the built-in one runs a task's own code at the station."""
     if word == AGENT:
         return asked()
     if word == BUILTIN:
         from warpsmith.recipes import policies
 
-        return policies.builtin(pool)
+        return policies.builtin(station)
     return POLICIES[word]()
 
 
-def _local_fleet(device: Device, jobs: int, told: Callable[[str], None]) -> "Fleet":
+def _local_fleet(device: Device, workers: int, told: Callable[[str], None]) -> "Fleet":
     from warpsmith.recipes.fleet import LocalFleet
 
-    return LocalFleet(device, jobs, told)
+    return LocalFleet(device, workers, told)
 
 
 FLEETS: dict[str, Callable[[Device, int, Callable[[str], None]], "Fleet"]] = {"local": _local_fleet}
 """One line a pool that judges many submissions at a time."""
+
+
+def fleet_maker(word: str, workers: int = 0) -> "MakeFleet":
+    """Makes the pool of this name, on the simulator with so many workers, 0: as many as there are episodes at a time.
+
+    Raises UsageError where none has that name.
+    """
+    if word not in FLEETS:
+        raise unknown("pool", word, list(FLEETS))
+    return lambda device, jobs, told: FLEETS[word](device, workers or jobs, told)

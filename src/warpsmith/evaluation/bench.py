@@ -297,13 +297,21 @@ def _gather(
             finished, row = finished + 1, 0
             told.finished(question, answer.episode)
         else:
-            why = str(answer.lost) if answer.lost else "the language model could not be reached"
+            why = _why(answer)
             lost[question.key] = (question.task.name, question.sample, why)
             row += 1
             told.lost(question, why)
         if row >= max(3, 2 * threads) and open_.waiting:
             open_.close(Ending.BROKEN)
     return Outcome(ending=open_.ending, finished=finished, lost=tuple(lost.values()))
+
+
+def _why(answer: _Answer) -> str:
+    """Why an episode was lost, in a line."""
+    if answer.lost is not None:
+        return str(answer.lost)
+    turns = answer.episode.turns if answer.episode else ()
+    return turns[-1].note if turns else "the language model could not be reached"
 
 
 def _heard(answers: "queue.Queue[_Answer | None]", threads: int) -> Iterator[_Answer]:

@@ -5,6 +5,7 @@ A run that follows one records all of it in its manifest, so that two runs of on
 
 from typing import Any
 
+from warpsmith.agent.settings import AgentSettings
 from warpsmith.errors import UsageError
 from warpsmith.evaluation.row import Answer
 from warpsmith.reward import MARGIN, SpeedupKind
@@ -81,13 +82,12 @@ class Variant(Record):
     """What is left out, as the table says it."""
     published: str = ""
     """Its row of the published Table 2; empty: there is none."""
-    turns: int | None = None
-    """None: the protocol's."""
     reward: str | None = None
     stages_left_out: tuple[str, ...] = ()
     """Of training: the weights that are evaluated were made without them."""
+    loop: bool = True
     skill: bool = True
-    """Whether the agent is given SKILL.md."""
+    """Of the agent's settings, whose meaning they have: a policy that is no agent has neither."""
 
 
 VARIANTS = {
@@ -97,7 +97,7 @@ VARIANTS = {
             name="single-turn",
             without="the agent loop: one answer, nothing fed back",
             published="w/o Agent Loop",
-            turns=1,
+            loop=False,
             stages_left_out=("collect", "rft", "value", "ppo"),
         ),
         Variant(
@@ -133,8 +133,14 @@ class Plan(Record):
     @property
     def limits(self) -> Limits:
         """When an episode ends."""
-        turns = self.variant.turns if self.variant and self.variant.turns else self.protocol.turns
-        return Limits(turns=turns)
+        return Limits(turns=self.protocol.turns)
+
+    def agent(self, settings: AgentSettings) -> AgentSettings:
+        """The settings of an agent under this plan: those given, without what the variant leaves out."""
+        if self.variant is None:
+            return settings
+        kept = {"loop": settings.loop and self.variant.loop, "skill": settings.skill and self.variant.skill}
+        return settings.model_copy(update=kept)
 
     @property
     def reward(self) -> str:

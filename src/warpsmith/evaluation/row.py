@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from warpsmith.errors import UsageError
 from warpsmith.reward import SpeedupKind
-from warpsmith.types import STATUS_TABLE, Device, Record, Rules, Status, TaskCheck
+from warpsmith.types import STATUS_TABLE, Device, Record, Rules, Status, StopReason, TaskCheck
 from warpsmith.types.verdict import Milliseconds, Ratio
 
 
@@ -83,6 +83,14 @@ class Score(Record):
     """Absent: not measured."""
     floor_share: Ratio | None = None
     """The byte floor over the candidate's time."""
+    launch_bound: bool = False
+    """Whether launches, not kernels, take most of the candidate's time."""
+    compute_bound: bool | None = None
+    """Whether the task's products take longer than its traffic, both at the GPU's peaks; None: not known."""
+    library_share: float | None = None
+    """Of the device time, that in cuBLAS and cuDNN; None: not observed."""
+    check: str = ""
+    """Which check said that it cheats."""
 
     @model_validator(mode="after")
     def _earned(self) -> "Score":
@@ -140,6 +148,10 @@ class Row(Record):
     """The fresh judgement of the best submission; where none passed, the last verdict."""
     final: Score | None = None
     """The same of what the episode ended with, where that was recorded."""
+    stop: StopReason | None = None
+    """Why the episode ended; None where there is none."""
+    left: tuple[str, ...] = ()
+    """Operators that the scored submission leaves to PyTorch, by its policy's own word."""
     flags: tuple[str, ...] = ()
     """What weakens the task, by its check."""
     unfit: tuple[str, ...] = ()

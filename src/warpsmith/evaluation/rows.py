@@ -12,8 +12,10 @@ from warpsmith.store import Manifest, RunReader
 from warpsmith.types import (
     STATUS_TABLE,
     BaselineKind,
+    Bound,
     Device,
     Episode,
+    KernelKind,
     Status,
     Task,
     TimeStats,
@@ -49,12 +51,22 @@ def score_of(verdict: Verdict) -> Score:
     passed = verdict.status is Status.PASSED
     timings = verdict.timings if passed else None
     share = verdict.floor.share if passed and verdict.floor else None
+    cheated = verdict.status is Status.CHEATED
     return Score(
         status=verdict.status,
         candidate_ms=timings.candidate.median_ms if timings else None,
         ratios=dict(_ratios(verdict)) if passed else {},
         floor_share=share if share and math.isfinite(share) else None,
+        launch_bound=timings is not None and timings.candidate.launch_bound,
+        compute_bound=verdict.roofline.bound is Bound.COMPUTE if verdict.roofline else None,
+        library_share=_library_share(verdict),
+        check=next((check.check for check in verdict.checks if cheated and not check.passed), ""),
     )
+
+
+def _library_share(verdict: Verdict) -> float | None:
+    shares = verdict.evidence.shares() if verdict.evidence else {}
+    return shares.get(KernelKind.CUBLAS, 0.0) + shares.get(KernelKind.CUDNN, 0.0) if shares else None
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
@@ -135,10 +147,19 @@ def _row(
         detail=verdict.detail if verdict and scored else _ending(episode),
         best=score_of(verdict) if verdict and scored else None,
         final=score_of(answer) if answer and scored else None,
+        stop=episode.stop,
+        left=_left(episode, verdict),
         turns=len(episode.turns),
         tokens=episode.usage.tokens if episode.usage else None,
         judge_seconds=math.fsum(seconds),
     )
+
+
+def _left(episode: Episode, verdict: Verdict | None) -> tuple[str, ...]:
+    """What the turn that wrote the scored submission left to PyTorch; without one, the last turn that tells."""
+    wrote = [t.left for t in episode.turns if verdict and t.submission_hash == verdict.submission_hash]
+    told = [turn.left for turn in episode.turns if turn.left] if verdict is None else []
+    return next(iter([*wrote, *told[::-1]]), ())
 
 
 def _ending(episode: Episode) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from warpsmith.errors import ModelReplyError, ModelUnavailableError, UsageError
+from warpsmith.errors import ModelReplyError, ModelUnavailableError, RequestRefusedError, UsageError
 from warpsmith.types import Record
 from warpsmith.types.llm import Finish, Message, Question, Reply, Role, ToolCall, Usage
 
@@ -20,7 +20,7 @@ class ScriptedCall(Record):
 
 
 class ScriptedReply(Record):
-    """One answer: text, calls, and how it ends; `fails` raises instead (`unavailable` or `unreadable`)."""
+    """One answer: text, calls, and how it ends; `fails` raises instead (`unavailable`, `refused` or `unreadable`)."""
 
     text: str = ""
     calls: tuple[ScriptedCall, ...] = ()
@@ -67,6 +67,9 @@ class ScriptedLLM:
         if scripted.fails == "unavailable":
             self._given = number
             raise ModelUnavailableError("the script says that no answer came")
+        if scripted.fails == "refused":
+            self._given = number
+            raise RequestRefusedError("the script says that the request is refused", hint="mend the script")
         if scripted.fails is not None:
             raise ModelReplyError("the script says that the answer cannot be read")
         if told is not None and scripted.text:

@@ -47,6 +47,11 @@ class Plan:
         return [s for s in self.steps if isinstance(s, Call) and not isinstance(s, Library)]
 
     @property
+    def left(self) -> tuple[str, ...]:
+        """The names of those operators, each once, in order of the alphabet."""
+        return tuple(sorted({call.target.removesuffix(".default") for call in self.calls}))
+
+    @property
     def products(self) -> list[Library]:
         """Matrix products and convolutions that a library runs for us."""
         return [s for s in self.steps if isinstance(s, Library)]

@@ -62,10 +62,11 @@ class BuiltinPolicy:
         if found.submission is None:
             kept = "; ".join(found.notes)
             yield PolicyStep(
-                note="nothing in this model that the built-in policy owns" + (f": {kept}" if kept else "")
+                note="nothing in this model that the built-in policy owns" + (f": {kept}" if kept else ""),
+                left=found.left,
             )
             return
-        verdict = yield PolicyStep(note="; ".join(found.notes), submission=found.submission)
+        verdict = yield _step(found)
         if verdict is None or verdict.status is Status.PASSED:
             yield from self._faster(env, found)
             return
@@ -73,14 +74,14 @@ class BuiltinPolicy:
             strict = self._ask(env, math=Math.STRICT)
             if strict.submission is not None:
                 note = f"the first submission ended as {verdict.status}; again without TF32: "
-                exact = yield PolicyStep(note=note + "; ".join(strict.notes), submission=strict.submission)
+                exact = yield _step(strict, note)
                 if exact is None or exact.status is Status.PASSED:
                     return
         careful = self._ask(env, conservative=True)
         if careful.submission is None or careful.submission == found.submission:
             return
         note = f"the first submission ended as {verdict.status}; again without algebra and vector loads: "
-        yield PolicyStep(note=note + "; ".join(careful.notes), submission=careful.submission)
+        yield _step(careful, note)
 
     def _faster(self, env: Environment, found: Result) -> Generator[PolicyStep, Verdict | None, None]:
         """Weights folded ahead, and less accurate products: the judge compares each with its like.
@@ -99,8 +100,7 @@ class BuiltinPolicy:
             if other.submission is not None and other.submission.submission_hash not in seen:
                 seen.add(other.submission.submission_hash)
                 what = ["weights folded in prepare()"] * fold + _FORMS.get(math, [])
-                note = f"{' and '.join(what)}: {'; '.join(other.notes)}"
-                yield PolicyStep(note=note, submission=other.submission)
+                yield _step(other, f"{' and '.join(what)}: ")
 
     def _ask(
         self,
@@ -140,6 +140,11 @@ class BuiltinPolicy:
 
             self._pool = LocalPool(Tree)
         return self._pool.run(job)
+
+
+def _step(found: Result, note: str = "") -> PolicyStep:
+    """What was written, the notes behind `note`."""
+    return PolicyStep(note=note + "; ".join(found.notes), submission=found.submission, left=found.left)
 
 
 def _read(folder: Path, request: Request) -> Result | None:

@@ -16,7 +16,7 @@ from warpsmith.optimizer.library import Math, menu
 from warpsmith.types import Device, Record, Submission, Target
 
 REQUEST, RESULT = "request.json", "result.json"
-VERSION = 2
+VERSION = 3
 """Part of every request, so that results of older code are not taken up again."""
 
 
@@ -58,6 +58,8 @@ class Result(Record):
     notes: tuple[str, ...] = ()
     kernels: int = 0
     torch_calls: int = 0
+    left: tuple[str, ...] = ()
+    """The operators of those calls, each once."""
     menu: tuple[Math, ...] = ()
     foldable: bool = False
     submission: Submission | None = None
@@ -114,6 +116,7 @@ def solve(request: Request, folder: Path) -> Result:
         notes=tuple(plan.notes),
         kernels=len(plan.launches),
         torch_calls=len(plan.calls),
+        left=plan.left,
         menu=menu([step.spec for step in plan.products], request.math),
         foldable=not request.fold and may_fold(plan.program, plan.steps),
         submission=submission,

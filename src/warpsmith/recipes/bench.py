@@ -31,16 +31,20 @@ from warpsmith.reward import SpeedupKind
 from warpsmith.rollout import Limits, run_episode
 from warpsmith.store import Manifest, RunStore
 from warpsmith.types import Device, Episode, Record, Task, TaskRef, Verdict
-from warpsmith.types.protocols import Environment, GpuPool, JudgeSettings, Policy, PolicyStep
+from warpsmith.types.protocols import Environment, JudgeSettings, Policy, PolicyStep
 
-MakePolicy = Callable[[GpuPool | None], Policy]
+MakePolicy = Callable[[Station | None], Policy]
 MakeFleet = Callable[[Device, int, Callable[[str], None]], Fleet]
 ASSUMED_S = {Device.SIM: 60.0, Device.CUDA: 120.0}
 """An episode of the built-in policy, until the run's own episodes tell; of a language model nothing is assumed."""
 
 
+GROWING = ("samples",)
+"""Of which a run may be given more later; fewer is another run."""
+
+
 class Asked(Record):
-    """What a run over a set is asked: all of it must agree for a run to go on."""
+    """What a run over a set is asked: all of it but GROWING must agree for a run to go on."""
 
     label: str
     """The set, as a person named it."""
@@ -53,6 +57,11 @@ class Asked(Record):
     """On the simulator: scale tasks down to what it can run."""
     plan: Plan | None = None
     """The protocol that the run follows, if it follows one."""
+
+    @property
+    def key(self) -> str:
+        """The same for every question that a run may go on with."""
+        return self.model_copy(update={"samples": 1}).content_hash
 
     @classmethod
     def of(cls, plan: Plan, device: Device, label: str, **more: Any) -> "Asked":
@@ -106,9 +115,10 @@ def bench(
 ) -> Outcome:
     """Lets a policy work on every sample of every task, and stores all of it in `out`; a killed run goes on.
 
-    `make` is given the pool and makes a policy for each episode. `jobs`: episodes at a time, 0 for as many as suit
-    the device. `priced`: episodes cost money. Raises UsageError where `out` holds another run, RunLockedError where
-    another process writes to it, InfrastructureError where nothing here can judge.
+    `make` makes a policy for each episode, from what its thread judges with (None: for the name alone). `jobs`:
+    episodes at a time, 0 for as many as suit the device. `priced`: episodes cost money. Raises UsageError where `out`
+    holds another run, RunLockedError where another process writes to it, InfrastructureError where nothing here can
+    judge.
     """
     if not tasks:
         raise UsageError("there is no task", hint="give a set that holds at least one")
@@ -119,7 +129,7 @@ def bench(
     name = make(None).name
     all_of_them = questions(tasks, asked.samples, asked.seed)
     with RunStore(out) as store:
-        store.open(_manifest(asked, tasks, name))
+        store.open(_manifest(asked, tasks, name), growing=GROWING)
         done = answered(store)
         left = sum(question.key not in done for question in all_of_them)
         assumed = None if priced else ASSUMED_S[device]
@@ -153,10 +163,10 @@ class _Solver:
     def solve(self, question: Question) -> Episode:
         """The episode, finished and stored."""
         self._station = self._station or self.fleet.station()
-        task, policy = question.task, self.make(self.fleet.pool)
+        task, policy = question.task, self.make(self._station)
         if self.asked.shrink:
             try:
-                task = fit(task, self.fleet.pool)
+                task = fit(task, self._station.pool)
             except TaskError as error:
                 # the task's fault is data, as in any episode
                 policy = _Refused(self.name, error)

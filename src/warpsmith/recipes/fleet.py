@@ -9,8 +9,9 @@ from warpsmith.errors import InfrastructureError
 from warpsmith.types import Device, Target
 
 if TYPE_CHECKING:
+    from warpsmith.agent.actions import Profiler
     from warpsmith.judge.service import LocalJudge
-    from warpsmith.types.protocols import Compiler, GpuPool, Judge
+    from warpsmith.types.protocols import Compiler, GpuPool, Judge, Sandbox
 
 WARM = ("warpsmith.judge.session", "warpsmith.optimizer.worker")
 """What workers load before their first job."""
@@ -18,17 +19,21 @@ WARM = ("warpsmith.judge.session", "warpsmith.optimizer.worker")
 
 @dataclass(frozen=True)
 class Station:
-    """What one thread judges with."""
+    """What one thread judges with. `pool`: where a policy may run jobs of its own; None: in this process.
+
+    `sanitizing` and `profiler` are the instruments of an agent, None where they are not to be had.
+    """
 
     judge: "Judge"
     compiler: "Compiler"
     target: Target
+    pool: "GpuPool | None" = None
+    sanitizing: "Judge | None" = None
+    profiler: "Profiler | None" = None
 
 
 class Fleet(Protocol):
-    """Leaving the `with` block ends all that was started. `pool`: where a policy may run jobs of its own."""
-
-    pool: "GpuPool | None"
+    """Leaving the `with` block ends all that was started."""
 
     def __enter__(self) -> Self: ...
 
@@ -70,17 +75,38 @@ class LocalFleet:
             judge.close()
 
     def station(self) -> Station:
-        """A judge of its own on the shared pool and compiler."""
+        """A judge and instruments of its own on the shared pool and compiler."""
         from warpsmith.judge.repeating import RepeatingJudge
         from warpsmith.judge.service import LocalJudge
 
         judge = LocalJudge(self.pool, self._compiler, self._sandbox, arch=self._target.arch, ahead=True)
         self._judges.append(judge)
-        return Station(RepeatingJudge(judge, self.pool.renew), self._compiler, self._target)
+        plain = LocalJudge(self.pool, self._compiler, self._sandbox, arch=self._target.arch)
+        return Station(
+            RepeatingJudge(judge, self.pool.renew), self._compiler, self._target, self.pool,
+            *instruments(plain, self.pool, self._compiler, self._sandbox, self._target),
+        )  # fmt: skip
 
     def stop(self) -> None:
         """Ends the pool."""
         self.pool.close()
+
+
+def instruments(
+    judge: "Judge", pool: "GpuPool", compiler: "Compiler", sandbox: "Sandbox", target: Target
+) -> "tuple[Judge | None, Profiler]":
+    """What an agent looks into a submission with: a judge that sanitizes before `judge`, and Nsight Compute's reader.
+
+    No judge where the compiler for it is not installed; the answer to the action then says so.
+    """
+    from warpsmith.judge.instruments.ncu import NcuProfiler
+    from warpsmith.judge.instruments.sanitize import SanitizedJudge
+
+    profiler = NcuProfiler(pool, compiler, target, sandbox.name)
+    try:
+        return SanitizedJudge.local(judge, pool, compiler, sandbox, arch=target.arch), profiler
+    except InfrastructureError:
+        return None, profiler
 
 
 def default_jobs(device: Device) -> int:

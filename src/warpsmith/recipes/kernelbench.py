@@ -11,7 +11,7 @@ from pathlib import Path
 from warpsmith import tasks as sources
 from warpsmith.agent.settings import AgentSettings
 from warpsmith.evaluation.bench import Budget, Outcome
-from warpsmith.evaluation.protocols import VARIANTS, plan
+from warpsmith.evaluation.protocols import VARIANTS, Plan, plan
 from warpsmith.llm import LLMSettings
 from warpsmith.recipes import policies
 from warpsmith.recipes.bench import Asked, Listener, MakeFleet, MakePolicy, bench
@@ -58,10 +58,10 @@ class Agent(Record):
     llm: LLMSettings = LLMSettings()
     settings: AgentSettings = AgentSettings(temperature=AGENT_TEMPERATURE)
 
-    def maker(self, *, skill: bool = True) -> MakePolicy:
-        """Makes the agent on it, one for each episode. Raises as `policies.agent` does."""
-        settings = self.settings.model_copy(update={"skill": skill})
-        return lambda pool: policies.agent(self.model, self.llm, settings)
+    def maker(self, followed: Plan) -> MakePolicy:
+        """Makes the agent on it that a plan asks for, one for each episode. Raises as `policies.agent` does."""
+        settings = followed.agent(self.settings)
+        return lambda station: policies.agent(self.model, self.llm, settings, station=station)
 
 
 def paper(
@@ -101,7 +101,7 @@ def ablation(
     trained so, for `single-turn` and `no-skill` the whole system's or any other: what is left out is left out here.
     """
     asked = run.asked(protocol, name)
-    make = agent.maker(skill=VARIANTS[name].skill)
+    make = agent.maker(plan(protocol, name))
     return bench(
         asked, run.tasks(), make, run.out / _folder(protocol, name), jobs=run.jobs, budget=run.budget,
         listener=listener, make_fleet=make_fleet, priced=agent.llm.price is not None,
@@ -145,7 +145,7 @@ def _in_order(names: Mapping[str, Agent]) -> Sequence[str]:
 def _under(
     protocol: str, run: Run, agent: Agent | None, listener: Listener | None, make_fleet: MakeFleet
 ) -> Outcome:
-    make = agent.maker() if agent else policies.builtin
+    make = agent.maker(plan(protocol)) if agent else policies.builtin
     priced = agent is not None and agent.llm.price is not None
     return bench(
         run.asked(protocol), run.tasks(), make, run.out / _folder(protocol, ""), jobs=run.jobs,

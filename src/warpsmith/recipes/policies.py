@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 from warpsmith.errors import InfrastructureError, UsageError
 
 if TYPE_CHECKING:
-    from warpsmith.agent.actions import Profiler
     from warpsmith.agent.settings import AgentSettings
     from warpsmith.llm import LLMSettings
-    from warpsmith.types.protocols import GpuPool, Judge, Policy
+    from warpsmith.recipes.fleet import Station
+    from warpsmith.types.protocols import Policy
 
 
-def builtin(pool: "GpuPool | None" = None) -> "Policy":
-    """The policy that needs no language model; the task's own code runs in `pool`."""
+def builtin(station: "Station | None" = None) -> "Policy":
+    """The policy that needs no language model; the task's own code runs in the station's pool."""
     from warpsmith.optimizer import BuiltinPolicy
 
-    return BuiltinPolicy(pool=pool)
+    return BuiltinPolicy(pool=station.pool if station else None)
 
 
 def agent(
@@ -24,10 +24,9 @@ def agent(
     settings: "AgentSettings",
     *,
     unsafe_local: bool = False,
-    sanitizing: "Judge | None" = None,
-    profiler: "Profiler | None" = None,
+    station: "Station | None" = None,
 ) -> "Policy":
-    """The agent on a model named as BACKEND:NAME, its actions with the instruments given.
+    """The agent on a model named as BACKEND:NAME, its actions with the instruments of the station.
 
     Raises UsageError for a missing or unknown model or key, InfrastructureError where nothing isolates its commands.
     """
@@ -44,4 +43,6 @@ def agent(
             "nothing here isolates the commands that a model runs",
             hint="see warpsmith doctor, or accept the danger with --unsafe-local",
         )
-    return policy_for(reached, sandbox, settings, sanitizing=sanitizing, profiler=profiler)
+    if station is None:
+        return policy_for(reached, sandbox, settings)
+    return policy_for(reached, sandbox, settings, sanitizing=station.sanitizing, profiler=station.profiler)

@@ -1,7 +1,6 @@
 """The tables of a report, as text in cells: what the page and the Markdown file both show."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from warpsmith.evaluation.bootstrap import Estimate
 from warpsmith.evaluation.compare import Paired
@@ -18,6 +17,7 @@ from warpsmith.evaluation.metrics import (
 )
 from warpsmith.evaluation.protocols import VARIANTS
 from warpsmith.evaluation.row import Against, Answer, Row
+from warpsmith.report.causes import causes_table
 from warpsmith.report.published import (
     PUBLISHED_NAME,
     WHOLE,
@@ -25,33 +25,10 @@ from warpsmith.report.published import (
     published,
     published_ablation,
 )
+from warpsmith.report.table import KINDS, NONE, Line, Table
 from warpsmith.reward import SpeedupKind
 
-NONE = "–"
-KINDS = (SpeedupKind.PAPER, SpeedupKind.MATCHED)
 _FIVE = ("pass %", "> eager %", "> compile %", "× eager", "× compile")
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of a table; `published` ones are not ours."""
-
-    cells: tuple[str, ...]
-    published: bool = False
-
-
-@dataclass(frozen=True)
-class Table:
-    """A titled table whose first `words` columns are text and the others figures."""
-
-    key: str
-    title: str
-    heads: tuple[str, ...]
-    lines: tuple[Line, ...]
-    words: int
-    note: str = ""
-    wrapped: frozenset[int] = field(default_factory=frozenset)
-    """Columns of long text."""
 
 
 def tables(rows: Sequence[Row], compared: Sequence[Paired] = ()) -> list[Table]:
@@ -66,6 +43,7 @@ def tables(rows: Sequence[Row], compared: Sequence[Paired] = ()) -> list[Table]:
         _samples(rows),
         _costs(whole),
         _comparison(compared),
+        causes_table(rows),
         _missing(rows),
     ]
     return [table for table in made if table is not None]

@@ -11,14 +11,14 @@ from importlib.resources import files
 from warpsmith.evaluation.metrics import by_series, fast_p_curve
 from warpsmith.evaluation.row import Against, Row
 from warpsmith.report.charts import curve, scatter
-from warpsmith.report.figures import Table
 from warpsmith.report.html_task import task_id, task_section
 from warpsmith.report.rows import TaskRow
+from warpsmith.report.table import Table
 from warpsmith.report.tables import covered, warnings
 from warpsmith.types import Status
 
 esc = html.escape
-LATER = ("missing",)
+LATER = ("causes", "missing")
 """Tables that stand under the failures, not under the results."""
 
 
@@ -63,13 +63,13 @@ def _above(rows: Sequence[TaskRow]) -> str:
 
 def _table(table: Table) -> str:
     heads = "".join(
-        f'<th scope="col"{"" if i < table.words else _NUM}>{esc(head)}</th>'
+        f'<th scope="col"{"" if table.is_text(i) else _NUM}>{esc(head)}</th>'
         for i, head in enumerate(table.heads)
     )
     lines = "".join(
         f"<tr{' class=paper' if line.published else ''}>"
         + "".join(
-            f"<td{_kind(table, i)}>{_cell(cell) if i >= table.words else esc(cell)}</td>"
+            f"<td{_kind(table, i)}>{esc(cell) if table.is_text(i) else _cell(cell)}</td>"
             for i, cell in enumerate(line.cells)
         )
         + "</tr>"
@@ -88,7 +88,7 @@ _NUM = ' class="num"'
 def _kind(table: Table, column: int) -> str:
     if column in table.wrapped:
         return ' class="wrap"'
-    return "" if column < table.words else _NUM
+    return "" if table.is_text(column) else _NUM
 
 
 def _cell(text: str) -> str:

@@ -8,7 +8,9 @@ from warpsmith.report.episode_text import episode_lines, usage_text
 from warpsmith.report.evidence_text import evidence_section
 from warpsmith.report.roofline_text import roofline_sentences
 from warpsmith.report.verdict_text import error_text, headline, in_turn_text, milliseconds, ratio
+from warpsmith.rollout import RESUMABLE
 from warpsmith.types import (
+    TASK_STOPS,
     Accuracy,
     Device,
     Episode,
@@ -62,10 +64,13 @@ def outcome(records: EpisodeRecords) -> str:
     if records.final is not None:
         return headline(records.final)
     turns, last = records.episode.turns, records.last
-    if records.episode.stop is StopReason.TASK_REFUSED:
-        return f"the task was refused: {last.detail if last else turns[-1].note}"
+    if records.episode.stop in TASK_STOPS:
+        said = "refused" if records.episode.stop is StopReason.TASK_REFUSED else "not supported"
+        return f"the task was {said}: {last.detail if last else turns[-1].note}"
     if records.episode.stop is StopReason.POLICY_FAILED:
         return f"the policy failed: {turns[-1].note}"
+    if records.episode.stop in RESUMABLE:
+        return f"it is not over: {turns[-1].note}"
     if last is not None:
         return f"no submission passed; the last one: {headline(last)}"
     return "nothing to rewrite was found; the model stays as it is"

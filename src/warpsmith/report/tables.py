@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from warpsmith.evaluation.mixing import incomparable, mixed
 from warpsmith.evaluation.row import Against
-from warpsmith.report.figures import Table
+from warpsmith.report.causes import cause_names
 from warpsmith.report.rows import TaskRow
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+from warpsmith.report.spreadsheet import cell
+from warpsmith.report.table import Table
 
 
 def warnings(rows: Sequence[TaskRow]) -> list[str]:
@@ -32,9 +32,9 @@ def tables_csv(rows: Sequence[TaskRow]) -> str:
     writer.writerow(
         ["series", "level", "problem", "task", "sample", "status", *(name for name, _ in sides), *ends,
          "candidate_ms", "rel_error", "floor_share", "turns", "tokens", "judge_seconds", "gpu",
-         "rules", "flags", "detail"]
+         "rules", "flags", "detail", "paper_cause", "matched_cause"]
     )  # fmt: skip
-    for row in rows:
+    for row, why in zip(rows, cause_names([row.row for row in rows]), strict=True):
         flat, v = row.row, row.verdict
         seen = [flat.measured(against) for _, against in sides]
         cells = [
@@ -43,9 +43,9 @@ def tables_csv(rows: Sequence[TaskRow]) -> str:
             flat.best.candidate_ms if flat.best else None, v.error.rel if v and v.error else None,
             flat.best.floor_share if flat.best else None, flat.turns, flat.tokens, flat.judge_seconds,
             flat.condition.gpu if flat.condition else None, flat.condition.rules.value if flat.condition else None,
-            "; ".join((*flat.unfit, *flat.flags)), flat.detail,
+            "; ".join((*flat.unfit, *flat.flags)), flat.detail, *why,
         ]  # fmt: skip
-        writer.writerow([f"'{c}" if isinstance(c, str) and c.startswith(_FORMULA) else c for c in cells])
+        writer.writerow(map(cell, cells))
     return out.getvalue()
 
 
@@ -56,7 +56,7 @@ def _markdown(rows: Sequence[TaskRow], figures: Sequence[Table]) -> Iterator[str
     for table in figures:
         yield f"\n## {table.title}\n"
         yield _row(*(_plain(head) for head in table.heads))
-        yield "|" + "---|" * table.words + "---:|" * (len(table.heads) - table.words)
+        yield "|" + "".join("---|" if table.is_text(i) else "---:|" for i in range(len(table.heads)))
         yield from (_row(*(_plain(cell) for cell in line.cells)) for line in table.lines)
         if table.note:
             yield f"\n{_plain(table.note)}"

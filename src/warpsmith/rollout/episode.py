@@ -9,13 +9,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from warpsmith.errors import InfrastructureError, TaskError
+from warpsmith.errors import InfrastructureError, TaskError, TaskUnsupportedError
 from warpsmith.reward import SpeedupKind, reward_of
 from warpsmith.rollout.environment import EpisodeEnvironment
 from warpsmith.rollout.journal import Journal, journal_path
 from warpsmith.store import RunStore
 from warpsmith.store.files import make_folder
-from warpsmith.types import Episode, Record, Status, StopReason, Submission, Target, Task, Turn, Verdict
+from warpsmith.types import (
+    TASK_STOPS,
+    Episode,
+    Record,
+    Status,
+    StopReason,
+    Submission,
+    Target,
+    Task,
+    Turn,
+    Verdict,
+)
 from warpsmith.types.base import sha256_hex
 from warpsmith.types.llm import Entry, Usage
 from warpsmith.types.protocols import Compiler, Judge, JudgeSettings, Policy, PolicyStep
@@ -23,7 +34,7 @@ from warpsmith.types.protocols import Compiler, Judge, JudgeSettings, Policy, Po
 EVALUATION_TURNS = 200
 TRAINING_TURNS = 150
 
-RESUMABLE = frozenset({StopReason.MODEL_UNAVAILABLE})
+RESUMABLE = frozenset({StopReason.MODEL_UNAVAILABLE, StopReason.MODEL_REFUSED})
 """Ends that are nobody's doing who is judged here: called again, the episode goes on."""
 
 
@@ -117,7 +128,7 @@ def run_episode(
     log = _TurnLog(store, episode_id, progress)
     stop = _drive(policy, env, log, limits or Limits(), clock)
     answer = store.submission(log.answer) if log.answer else None
-    if answer is not None and stop is not StopReason.TASK_REFUSED:
+    if answer is not None and stop not in TASK_STOPS:
         # it competes with what the policy had judged
         env.judge(answer)
     best = env.best()
@@ -201,6 +212,7 @@ class _TurnLog:
             usage=step.usage,
             calls=step.calls,
             bad_calls=step.bad_calls,
+            left=step.left,
         )
         self.usage = self.usage.plus(step.usage or Usage())
         known = self._known.get(self._content(turn))
@@ -241,7 +253,8 @@ def _drive(
         raise
     except TaskError as error:
         log.add(PolicyStep(note=str(error)), time.monotonic() - begun)
-        return StopReason.TASK_REFUSED
+        unsupported = isinstance(error, TaskUnsupportedError)
+        return StopReason.TASK_UNSUPPORTED if unsupported else StopReason.TASK_REFUSED
     except Exception as error:  # noqa: BLE001  whatever a policy raises is data about the policy
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{frame.filename}:{frame.lineno}"

@@ -7,7 +7,7 @@
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -186,24 +186,26 @@ class RunStore(RunReader):
         self._writer.close()
         self._lock.release()
 
-    def open(self, manifest: Manifest) -> None:
+    def open(self, manifest: Manifest, *, growing: Collection[str] = ()) -> None:
         """Starts the run, or reads what it holds and goes on.
 
-        Raises UsageError that says what differs where the folder holds another run.
+        `growing` names settings of which more may be asked than before: the manifest then says the new number, and
+        each session what was asked when. Raises UsageError that says what differs where the folder holds another run.
         """
         if not self._lock.held:
             raise UsageError(f"the run folder {self.path} is not locked", hint="use `with RunStore(path)`")
         self._writer.close()
         self._clear()
         stored = self._read_manifest()
-        if stored is None:
-            write_atomic(self.path / "manifest.json", manifest.model_dump_json(indent=2) + "\n")
-        elif differences := _differences(stored, manifest):
+        now = manifest if stored is None else _grown(stored, manifest, growing)
+        if differences := _differences(now, manifest):
             raise UsageError(
                 f"{self.path} holds another run: {'; '.join(differences)}",
                 hint="give the same options as before, or choose another folder",
             )
-        self._manifest = stored or manifest
+        if now != stored:
+            write_atomic(self.path / "manifest.json", now.model_dump_json(indent=2) + "\n")
+        self._manifest = now
         self._read_segments()
         self._append(SessionLine(manifest=manifest.model_copy(update={"tasks": ()})))
 
@@ -251,6 +253,17 @@ class RunStore(RunReader):
         with self._one:
             self._writer.append(line)
             self._take(line)
+
+
+def _grown(stored: Manifest, wanted: Manifest, growing: Collection[str]) -> Manifest:
+    """The stored one, with the larger numbers of `growing` that are wanted now."""
+    both = {name: (stored.settings.get(name), wanted.settings.get(name)) for name in growing}
+    more = {
+        n: new
+        for n, (old, new) in both.items()
+        if isinstance(old, int) and isinstance(new, int) and new > old
+    }
+    return stored.model_copy(update={"settings": {**stored.settings, **more}})
 
 
 def _differences(stored: Manifest, wanted: Manifest) -> list[str]:

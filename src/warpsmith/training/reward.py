@@ -11,11 +11,15 @@ from pydantic import field_validator
 
 from warpsmith.errors import UsageError
 from warpsmith.reward import REWARDS, SpeedupKind, reward_of
-from warpsmith.types import Episode, Record, StopReason, Verdict
+from warpsmith.types import TASK_STOPS, Episode, Record, StopReason, Verdict
 
 NOT_CORRECT = -1.0
 """Also of an episode that hands in nothing."""
-_NOBODYS = frozenset({StopReason.TASK_REFUSED, StopReason.MODEL_UNAVAILABLE, StopReason.MODEL_UNREADABLE})
+_NOBODYS = TASK_STOPS | {
+    StopReason.MODEL_UNAVAILABLE,
+    StopReason.MODEL_REFUSED,
+    StopReason.MODEL_UNREADABLE,
+}
 """Ends that say nothing about what the policy did."""
 
 

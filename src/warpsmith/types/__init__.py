@@ -11,7 +11,7 @@ from warpsmith.types.check import (
     Weakness,
 )
 from warpsmith.types.compile import CompileResult, CompileStatus, KernelResources, Target
-from warpsmith.types.episode import Episode, StopReason, Turn
+from warpsmith.types.episode import TASK_STOPS, Episode, StopReason, Turn
 from warpsmith.types.evidence import Evidence, KernelKind, KernelSeen, OperatorSource
 from warpsmith.types.job import Attempt, Job, JobOutcome, JobResult
 from warpsmith.types.kernel_profile import KernelProfile, ProfileReport, Stall
@@ -47,6 +47,7 @@ __all__ = [
     "CHECK_VERSION",
     "SCHEMA_VERSION",
     "STATUS_TABLE",
+    "TASK_STOPS",
     "Accuracy",
     "Attempt",
     "BaselineKind",

@@ -25,9 +25,17 @@ class StopReason(StrEnum):
     """The model did the same again and again."""
     MODEL_UNAVAILABLE = "model_unavailable"
     """Not the model's doing: the same run, started again, goes on."""
+    MODEL_REFUSED = "model_refused"
+    """The model's service refuses the request, for a key, a name or an option: once mended, the run goes on."""
     MODEL_UNREADABLE = "model_unreadable"
     POLICY_FAILED = "policy_failed"
     TASK_REFUSED = "task_refused"
+    TASK_UNSUPPORTED = "task_unsupported"
+    """Nothing is wrong with the task, but the policy or the device cannot take it."""
+
+
+TASK_STOPS = frozenset({StopReason.TASK_REFUSED, StopReason.TASK_UNSUPPORTED})
+"""Ends at the task itself: nothing was worked on."""
 
 
 class Turn(Record):
@@ -45,6 +53,8 @@ class Turn(Record):
     calls: int = 0
     bad_calls: int = 0
     """Of `calls`, those of an unknown name or with arguments that do not fit."""
+    left: tuple[str, ...] = ()
+    """Operators of the task that the policy left to PyTorch, where it tells."""
 
 
 class Episode(Record):

@@ -172,6 +172,7 @@ class PolicyStep(Record):
     """What a policy yields: a note, and a submission where it wants one judged.
 
     `answer`: what it would hand in if this were its last step; `usage`, `calls` and `bad_calls` are of this step.
+    `left`: operators of the task that the submission, or the want of one, leaves to PyTorch.
     """
 
     note: str
@@ -180,6 +181,7 @@ class PolicyStep(Record):
     usage: Usage | None = None
     calls: int = 0
     bad_calls: int = 0
+    left: tuple[str, ...] = ()
 
 
 class Policy(Protocol):
