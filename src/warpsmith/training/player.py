@@ -129,7 +129,7 @@ class Player:
         try:
             trajectory = trajectory_of(read_journal(journal)).cut(plan.response_tokens)
         except UntrainableError as error:
-            return Played(None, reward, episode, fault=str(error))
+            return Played(None, reward, episode, fault=f"{error}; it ended as {episode.stop.value}")
         fault = "" if reward is not None else f"no reward: the episode ended as {episode.stop.value}"
         return Played(trajectory, reward, episode, fault)
 

@@ -81,15 +81,17 @@ class FineTuner(SFTTrainer):
             output = self.training_client.train_batch(data=data)
             figures |= _figures(tu.get(output, "metrics"), self.prefix) | {"tokens": float(sum(tokens))}
             is_last = step >= self.total_training_steps
-            if is_last or step % self._job.save_every == 0:
+            is_saved = is_last or step % self._job.save_every == 0
+            if is_saved:
                 self.ckpt_handler.save_checkpoint(step=step)
-                if is_first:
-                    seal(self._stage.checkpoint(step))
             look = self._watch.look(step, figures)
             if is_first:
+                # before the seal: what is gone on from has its figures
                 curves.append(step, figures)
-                if look.healthy and (is_last or step % self._job.save_every == 0):
-                    self._stage.mark_good(step)
+                if is_saved:
+                    seal(self._stage.checkpoint(step))
+                    if look.healthy:
+                        self._stage.mark_good(step)
                 if look.stop is not None:
                     self._stage.stop(step, look.stop)
             torch.distributed.barrier()

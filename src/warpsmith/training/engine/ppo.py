@@ -67,7 +67,6 @@ class Trainer(PPOTrainerSync):
 
     def _save_checkpoint(self) -> None:
         super()._save_checkpoint()
-        seal(self._stage.checkpoint(self.global_steps))
         self._saved = True
 
     def _compute_metrics(
@@ -77,10 +76,13 @@ class Trainer(PPOTrainerSync):
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
         figures = plain(metrics)
         look = self._watch.look(global_steps, figures)
+        # before the seal: what is gone on from has its figures
         self._curves.append(global_steps, figures)
-        if look.healthy and self._saved:
-            self._stage.mark_good(global_steps)
-        self._saved = False
+        if self._saved:
+            self._saved = False
+            seal(self._stage.checkpoint(global_steps))
+            if look.healthy:
+                self._stage.mark_good(global_steps)
         if look.stop is not None:
             self._stage.stop(global_steps, look.stop)
             raise Collapsed(look.stop.value)
