@@ -32,7 +32,7 @@ def plan(folder: Path, **fields: object) -> EpisodePlan:
 def player(made: EpisodePlan, judge: Judge | None = None, slept: list[float] | None = None) -> Player:
     found = Player(made, ENCODER, sleep=(slept if slept is not None else []).append)
     if judge is not None:
-        found._judge = PatientJudge(judge, made.judge_seconds)
+        found._judge = judge
     return found
 
 
