@@ -16,7 +16,7 @@ from warpsmith.training.chat import ChatEncoder
 from warpsmith.training.curriculum import CurriculumSettings, draw
 from warpsmith.training.jobs import LearnerJob, LearnerKind, PpoJob
 from warpsmith.training.judges import JudgeSpec
-from warpsmith.training.launch import LEARNER, PPO, failure, launch, require_train_extra
+from warpsmith.training.launch import VERL, Engine, failure, launch, require_train_extra
 from warpsmith.training.lines import write_lines
 from warpsmith.training.player import EpisodePlan, Mode
 from warpsmith.training.recipes import Recipe, learner_overrides, ppo_overrides
@@ -67,6 +67,7 @@ def fine_tune(
     settings: SampleSettings,
     *,
     note: Callable[[str], None] = print,
+    engine: Engine = VERL,
 ) -> StageResult:
     """Rejection fine-tuning on what the runs hold. Raises UsageError where nothing of it deserves to be learned."""
 
@@ -80,7 +81,7 @@ def fine_tune(
 
     asked = _asked(Stage.RFT, made, model=model, runs=_named(runs), samples=_dump(settings))
     lesson = Lesson(LearnerKind.FINE_TUNE, made.fine_tune_batch, made.fine_tune_epochs)
-    return _supervised(out, asked, choose, lesson, model, made)
+    return _supervised(out, asked, choose, lesson, model, made, engine)
 
 
 def pretrain_critic(
@@ -91,6 +92,7 @@ def pretrain_critic(
     reward: RewardSettings,
     *,
     note: Callable[[str], None] = print,
+    engine: Engine = VERL,
 ) -> StageResult:
     """Value pretraining on every rewarded trajectory of the runs. Raises UsageError where there is none."""
 
@@ -107,9 +109,8 @@ def pretrain_critic(
         return Chosen(found.rewarded, counts)
 
     asked = _asked(Stage.VALUE, made, model=model, runs=_named(runs), reward=_dump(reward))
-    return _supervised(
-        out, asked, choose, Lesson(LearnerKind.CRITIC, made.value_batch, made.value_epochs), model, made
-    )
+    lesson = Lesson(LearnerKind.CRITIC, made.value_batch, made.value_epochs)
+    return _supervised(out, asked, choose, lesson, model, made, engine)
 
 
 def reinforce(
@@ -120,9 +121,11 @@ def reinforce(
     earlier: Sequence[RunReader],
     inputs: PpoInputs,
     made: Recipe,
+    *,
+    engine: Engine = VERL,
 ) -> StageResult:
     """PPO on the tasks, drawn by what `earlier` runs earned on them and mixed with the user's own."""
-    require_train_extra()
+    require_train_extra(engine)
     with StageFolder(out) as folder:
         asked = _asked(
             stage,
@@ -137,7 +140,7 @@ def reinforce(
         if folder.stopped() is None:
             job = _ppo_job(folder, tasks, own, earlier, inputs, made)
             folder.prepare_resume()
-            _run(folder, PPO, job, made)
+            _run(folder, engine.ppo, job, made, ranks=1)
         return _finish(folder, stage, begun, Path("actor") / _HF, {})
 
 
@@ -220,10 +223,16 @@ class Lesson(NamedTuple):
 
 
 def _supervised(
-    out: Path, asked: StageManifest, choose: Callable[[], Chosen], lesson: Lesson, model: str, made: Recipe
+    out: Path,
+    asked: StageManifest,
+    choose: Callable[[], Chosen],
+    lesson: Lesson,
+    model: str,
+    made: Recipe,
+    engine: Engine,
 ) -> StageResult:
     """Chooses once what is learned, and learns it to the end."""
-    require_train_extra()
+    require_train_extra(engine)
     with StageFolder(out) as folder:
         if (done := folder.open(asked)) is not None:
             return done
@@ -240,7 +249,7 @@ def _supervised(
         steps = max(1, selection["records"] // batch) * lesson.epochs
         if folder.stopped() is None and folder.prepare_resume() < steps:
             job = _learner_job(folder, lesson._replace(batch=batch), steps, data, model, made)
-            _run(folder, LEARNER, job, made)
+            _run(folder, engine.learner, job, made, ranks=made.gpus)
         return _finish(folder, asked.stage, begun, Path(_HF), selection["figures"])
 
 
@@ -269,14 +278,14 @@ def _learner_job(
     return path
 
 
-def _run(folder: StageFolder, module: str, job: Path, made: Recipe) -> None:
+def _run(folder: StageFolder, module: str, job: Path, made: Recipe, *, ranks: int) -> None:
     log = folder.path / "log.txt"
     end = launch(
         module,
         job,
         log=log,
         device=made.device,
-        ranks=made.gpus if module == LEARNER else 1,
+        ranks=ranks,
         silence_s=made.silence_s,
         heartbeat=[folder.path / CURVES],
     )

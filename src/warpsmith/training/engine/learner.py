@@ -22,12 +22,9 @@ from warpsmith.training.advantage import Lambdas, outcome_rewards, value_targets
 from warpsmith.training.engine.batches import SampleDataset, TrajectoryDataset
 from warpsmith.training.engine.config import compose
 from warpsmith.training.instruments import explained_variance
-from warpsmith.training.jobs import LearnerJob, LearnerKind
-from warpsmith.training.stage import Curves, StageFolder, read_record, seal
-from warpsmith.training.watch import Watch
-
-COLLAPSED = 4
-"""Exit status of a run that the watch has stopped."""
+from warpsmith.training.jobs import COLLAPSED, LearnerJob, LearnerKind
+from warpsmith.training.recorder import Recorder
+from warpsmith.training.stage import read_record
 
 
 class FineTuner(SFTTrainer):
@@ -38,8 +35,6 @@ class FineTuner(SFTTrainer):
 
     def __init__(self, config: Any, job: LearnerJob):
         self._job = job
-        self._stage = StageFolder(Path(job.folder))
-        self._watch = Watch(job.watch)
         super().__init__(config)
 
     def _build_dataset(self) -> None:
@@ -68,9 +63,8 @@ class FineTuner(SFTTrainer):
 
     def fit(self) -> None:
         """Runs to the last step, sealing checkpoints as it goes. Exits with COLLAPSED where the watch says so."""
-        curves, is_first = Curves(self._stage.path), torch.distributed.get_rank() == 0
-        for row in curves.rows():
-            self._watch.look(int(row["step"]), row)
+        is_first = torch.distributed.get_rank() == 0
+        recorder = Recorder(Path(self._job.folder), self._job.watch, writes=is_first)
         step = self.resume_global_step
         for batch in self._batches(step):
             step += 1
@@ -84,18 +78,9 @@ class FineTuner(SFTTrainer):
             is_saved = is_last or step % self._job.save_every == 0
             if is_saved:
                 self.ckpt_handler.save_checkpoint(step=step)
-            look = self._watch.look(step, figures)
-            if is_first:
-                # before the seal: what is gone on from has its figures
-                curves.append(step, figures)
-                if is_saved:
-                    seal(self._stage.checkpoint(step))
-                    if look.healthy:
-                        self._stage.mark_good(step)
-                if look.stop is not None:
-                    self._stage.stop(step, look.stop)
+            stop = recorder.step(step, figures, saved=is_saved)
             torch.distributed.barrier()
-            if look.stop is not None:
+            if stop is not None:
                 sys.exit(COLLAPSED)
             if is_last:
                 return
