@@ -1,10 +1,10 @@
 """Every stage of training on the CPU with a tiny model and the simulator's judge, each killed once and gone on with.
 
-    python benchmarks/training.py --folder DIR [--judge local|scripted:WORD] [--no-kill] [--out FILE]
+    python benchmarks/training.py --folder DIR [--judge local|scripted:WORD] [--kill STAGE,…] [--out FILE]
 
 A model of random weights is shown answers of a scripted teacher to four tasks, and then goes through `rft`,
 `collect`, `value`, `warmup`, `ppo` and, before and after, `eval`, each by `warpsmith train …` in a folder below DIR.
-Once there is something to go on from, the stage's process is ended with SIGKILL and the same command given again.
+Once a stage of --kill has something to go on from, it is ended with SIGKILL and the same command given again.
 Writes, a stage: seconds of both processes, what had been done at the kill, the curves, and a step's median seconds in
 generation, judging and updating. A stage that has ended is not run again, so a run that was stopped goes on.
 """
@@ -82,7 +82,7 @@ class Chain:
 
     folder: Path
     judge: str
-    kill: bool
+    kill: frozenset[str]
     rows: dict[str, dict] = field(default_factory=dict)
 
     def run(
@@ -100,7 +100,7 @@ class Chain:
             argv += ["--judge", self.judge, "--device", "sim", *with_tasks]
         if not row.exists():
             told = {"options": list(options)}
-            if self.kill and when is not None and not out.exists():
+            if name in self.kill and when is not None and not out.exists():
                 told["killed"] = killed(argv, out, when)
             begun = time.monotonic()
             ended = subprocess.run(argv, stdout=subprocess.PIPE, text=True)
@@ -180,7 +180,7 @@ def stages(chain: Chain) -> Iterator[None]:
 
     rate("eval_base", base)
     yield
-    learned = sets("fine_tune_epochs=200", "save_every=20", *room)
+    learned = sets("fine_tune_epochs=160", "save_every=20", *room)
     taught = chain.run("rft", "rft", "--from", shown, "--model", base, *learned, when=saved).model
     yield
     rate("eval_rft", taught)
@@ -222,12 +222,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--judge", default="local")
-    parser.add_argument("--no-kill", action="store_true")
+    parser.add_argument("--kill", default="rft,collect,value,warmup,ppo")
     parser.add_argument("--out", type=Path, default=RESULTS / "training_cpu.json")
     args = parser.parse_args()
     folder = args.folder.absolute()
     prepare(folder)
-    chain = Chain(folder, args.judge, not args.no_kill)
+    chain = Chain(folder, args.judge, frozenset(args.kill.split(",")))
     for _ in stages(chain):
         save(args.out, cores=os.cpu_count(), judge=args.judge, stages=chain.rows)
 

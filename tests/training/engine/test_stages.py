@@ -145,6 +145,12 @@ def test_warmup(root: Path) -> None:
     # what was played and trained on is not played again
     again = sorted(path.name for path in (root / "warmup" / "episodes" / "step-000001").iterdir())
     assert len(played) == 8 and again == played
+    # and the tasks of the second step are the next ones
+    rows_of = [
+        {path.name.split("-")[1] for path in (root / "warmup" / "episodes" / f"step-00000{step}").iterdir()}
+        for step in (1, 2)
+    ]
+    assert rows_of == [{"0", "1"}, {"2", "3"}]
     for row in rows:
         # float32 on both sides: what generates and what trains agree
         assert row["mismatch/max_abs"] < 1e-4 and abs(row["ratio/p99"] - 1) < 1e-3

@@ -18,6 +18,7 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
 from verl.workers.utils.losses import sft_loss
 
+from warpsmith.errors import InfrastructureError
 from warpsmith.training.advantage import Lambdas, outcome_rewards, value_targets
 from warpsmith.training.engine.batches import SampleDataset, TrajectoryDataset
 from warpsmith.training.engine.config import compose
@@ -66,6 +67,8 @@ class FineTuner(SFTTrainer):
         is_first = torch.distributed.get_rank() == 0
         recorder = Recorder(Path(self._job.folder), self._job.watch, writes=is_first)
         step = self.resume_global_step
+        if step >= self.total_training_steps:
+            return
         for batch in self._batches(step):
             step += 1
             data = tu.get_tensordict(tensor_dict=batch, non_tensor_dict=self._meta())
@@ -87,11 +90,19 @@ class FineTuner(SFTTrainer):
 
     def _batches(self, done: int) -> Iterator[Mapping[str, Any]]:
         """Batches behind the `done` first; the loader's state was restored with the checkpoint."""
-        if done >= self.total_training_steps:
-            return
-        for epoch in range(done // self.steps_per_epoch, self.config.trainer.total_epochs):
+        epoch, is_empty = done // self.steps_per_epoch, False
+        while True:
             self.train_sampler.set_epoch(epoch=epoch)
-            yield from self.train_dataloader
+            drawn = 0
+            for batch in self.train_dataloader:
+                drawn += 1
+                yield batch
+            if not drawn and is_empty:
+                raise InfrastructureError(
+                    "the data holds no whole batch", hint="give more, or smaller batches"
+                )
+            # a loader that was restored at the end of an epoch has nothing left of that one
+            epoch, is_empty = epoch + bool(drawn), not drawn
 
     def _meta(self) -> dict[str, Any]:
         return {
