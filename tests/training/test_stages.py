@@ -124,6 +124,9 @@ def test_the_critic_learns_from_what_was_played_failures_with_it(tmp_path: Path)
         played.play(TASK, name, Says(text + CLOSE))
     runs, out, told = find_runs(tmp_path / "played"), tmp_path / "value", list[str]()
     made = recipe("cpu_tiny", value_epochs=3)
+    with pytest.raises(UsageError, match="2 of what can be learned do not feed 3 GPUs"):
+        many = made.model_copy(update={"gpus": 3})
+        pretrain_critic(tmp_path / "many", runs, "m", many, RewardSettings(), note=str, engine=SCRIPTED)
     write_script(out, steps(0.0, 0.0, 0.0, mishap=Mishap.KILLED, at=1))
     with pytest.raises(InfrastructureError, match="signal 9"):
         pretrain_critic(out, runs, "model", made, RewardSettings(), note=told.append, engine=SCRIPTED)

@@ -244,8 +244,13 @@ def _supervised(
             # last: where it lies, the data is whole
             write_atomic(told, json.dumps({"records": len(chosen.records), "figures": chosen.figures}))
         selection = json.loads(told.read_text())
+        if selection["records"] < made.gpus:
+            raise UsageError(
+                f"{selection['records']} of what can be learned do not feed {made.gpus} GPUs",
+                hint="collect more, or use fewer GPUs",
+            )
         # a small set is one batch: the engine drops what does not fill one
-        batch = min(lesson.batch, selection["records"]) // made.gpus * made.gpus or made.gpus
+        batch = max(min(lesson.batch, selection["records"]) // made.gpus, 1) * made.gpus
         steps = max(1, selection["records"] // batch) * lesson.epochs
         if folder.stopped() is None and folder.prepare_resume() < steps:
             job = _learner_job(folder, lesson._replace(batch=batch), steps, data, model, made)

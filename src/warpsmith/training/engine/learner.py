@@ -4,7 +4,7 @@ Started once a rank: `python -m warpsmith.training.engine.learner JOB.json`, und
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,8 @@ from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
 from verl.workers.utils.losses import sft_loss
 
-from warpsmith.errors import InfrastructureError
 from warpsmith.training.advantage import Lambdas, outcome_rewards, value_targets
-from warpsmith.training.engine.batches import SampleDataset, TrajectoryDataset
+from warpsmith.training.engine.batches import SampleDataset, TrajectoryDataset, by_epochs
 from warpsmith.training.engine.config import compose
 from warpsmith.training.instruments import explained_variance
 from warpsmith.training.jobs import COLLAPSED, LearnerJob, LearnerKind
@@ -69,7 +68,8 @@ class FineTuner(SFTTrainer):
         step = self.resume_global_step
         if step >= self.total_training_steps:
             return
-        for batch in self._batches(step):
+        epoch = step // self.steps_per_epoch
+        for batch in by_epochs(self.train_dataloader, self.train_sampler.set_epoch, epoch):
             step += 1
             data = tu.get_tensordict(tensor_dict=batch, non_tensor_dict=self._meta())
             tokens = self._get_batch_seqlens(data=data)
@@ -87,22 +87,6 @@ class FineTuner(SFTTrainer):
                 sys.exit(COLLAPSED)
             if is_last:
                 return
-
-    def _batches(self, done: int) -> Iterator[Mapping[str, Any]]:
-        """Batches behind the `done` first; the loader's state was restored with the checkpoint."""
-        epoch, is_empty = done // self.steps_per_epoch, False
-        while True:
-            self.train_sampler.set_epoch(epoch=epoch)
-            drawn = 0
-            for batch in self.train_dataloader:
-                drawn += 1
-                yield batch
-            if not drawn and is_empty:
-                raise InfrastructureError(
-                    "the data holds no whole batch", hint="give more, or smaller batches"
-                )
-            # a loader that was restored at the end of an epoch has nothing left of that one
-            epoch, is_empty = epoch + bool(drawn), not drawn
 
     def _meta(self) -> dict[str, Any]:
         return {
