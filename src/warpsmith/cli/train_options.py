@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from warpsmith.training.reward import RewardSettings
 
 Options = TypeVar("Options")
+_LAST = ("as_json", "debug")
+"""Options that stand last in the help."""
 OutOption = Annotated[
     Path, typer.Option("--out", help="The stage's folder; given again, it goes on from there.")
 ]
@@ -100,9 +102,6 @@ def asking(record: type[Options]) -> Callable[[Callable[[Options], int]], Callab
         return command
 
     return command_of
-
-
-_LAST = ("as_json", "debug")
 
 
 @dataclass(frozen=True, kw_only=True)
