@@ -185,10 +185,10 @@ def stages(chain: Chain) -> Iterator[None]:
     yield
     rate("eval_rft", taught)
     yield
-    played = ("--policy", "model", "--model", taught, "--samples", "8", "--single-turn", *sets(*room))
+    played = ("--policy", "model", "--model", taught, "--samples", "2", "--single-turn", *sets(*room))
     chain.run("collect", "collect", *played, when=begun)
     yield
-    told = sets("value_batch=32", "value_epochs=24", "critic_lr=0.003", "save_every=4", *room)
+    told = sets("value_batch=8", "value_epochs=12", "critic_lr=0.003", "save_every=4", *room)
     found = ("--from", str(folder / "collect"), "--model", taught)
     critic = chain.run("value", "value", *found, *told, when=saved).model
     yield
