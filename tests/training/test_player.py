@@ -32,7 +32,7 @@ def plan(folder: Path, **fields: object) -> EpisodePlan:
 def player(made: EpisodePlan, judge: Judge | None = None, slept: list[float] | None = None) -> Player:
     found = Player(made, ENCODER, sleep=(slept if slept is not None else []).append)
     if judge is not None:
-        found._judge = PatientJudge(judge, made.judge_seconds)
+        found._judge = judge
     return found
 
 
@@ -71,6 +71,15 @@ def test_a_full_context_is_nobodys_success(tmp_path: Path) -> None:
     played = player(plan(tmp_path, context_tokens=64)).play(TASK, "a", Says("good"))
     assert played.episode is not None and played.episode.stop is StopReason.CONTEXT_LIMIT
     assert (played.usable, played.reward) == (False, -1.0)
+
+
+def test_a_context_that_fills_within_an_episode_is_rewarded_for_what_lies_there(tmp_path: Path) -> None:
+    shout = '<tool_call>{"name": "Bash", "arguments": {"command": "seq 4000"}}</tool_call>'
+    engine = Says(WRITE + CLOSE, VERIFY + CLOSE, shout + CLOSE)
+    played = player(plan(tmp_path, mode=Mode.AGENT, context_tokens=60_000)).play(TASK, "a", engine)
+    assert played.episode is not None and played.episode.stop is StopReason.CONTEXT_LIMIT
+    assert (played.usable, played.reward) == (True, 1.0)
+    assert played.trajectory is not None and played.trajectory.mask[-1]
 
 
 class Lost:

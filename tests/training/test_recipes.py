@@ -22,6 +22,15 @@ def test_the_papers_figures() -> None:
     )
 
 
+def test_the_last_good_checkpoint_outlives_an_alarm() -> None:
+    made = recipe("paper", watch={"patience": 4})
+    words = ppo_overrides(made, "a", "c", "t", "ck", "l")
+    assert {f"trainer.max_{who}_ckpt_to_keep=6" for who in ("actor", "critic")} <= set(words)
+    assert "trainer.max_ckpt_to_keep=6" in learner_overrides(
+        made, "m", "ck", critic=True, batch=1, epochs=1, steps=1
+    )
+
+
 def test_changes() -> None:
     assert recipe("cpu_tiny", steps=7).steps == 7
     for changes, reason in (

@@ -1,11 +1,9 @@
-"""Options of `warpsmith train`, and what their words mean."""
+"""What the words of `warpsmith train` mean."""
 
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from warpsmith.cli.options import choose
 from warpsmith.errors import UsageError
@@ -17,52 +15,6 @@ if TYPE_CHECKING:
     from warpsmith.training.recipes import Recipe
     from warpsmith.training.reward import RewardSettings
     from warpsmith.types import Task
-
-OutOption = Annotated[
-    Path, typer.Option("--out", help="The stage's folder; given again, it goes on from there.")
-]
-TasksOption = Annotated[
-    list[str], typer.Option("--tasks", metavar="SPEC", help="Tasks, as for optimize; repeat it for more.")
-]
-FromOption = Annotated[
-    list[Path],
-    typer.Option("--from", help="Folder of a stage or run whose episodes are used; repeat it for more."),
-]
-EarlierOption = Annotated[
-    list[Path] | None, typer.Option("--from", help="Folders of runs that tell how hard each task is.")
-]
-ModelOption = Annotated[str, typer.Option("--model", help="Folder of a model in Hugging Face's format.")]
-RecipeOption = Annotated[
-    str, typer.Option("--recipe", metavar="NAME", help="Figures: paper, paper_warmup, one_gpu, cpu_tiny.")
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="FIGURE=VALUE", help="Another value of a recipe's figure, as JSON."),
-]
-JudgeOption = Annotated[
-    str,
-    typer.Option(
-        "--judge", metavar="local|scripted:WORD", help="Who judges; scripted passes sources with WORD."
-    ),
-]
-RewardOption = Annotated[
-    str, typer.Option("--reward", metavar="milestone|raw", help="What a verdict is worth to the trainer.")
-]
-SpeedupOption = Annotated[
-    str, typer.Option("--speedup", metavar="matched|paper", help="Which baselines a reward counts.")
-]
-SamplesOption = Annotated[int, typer.Option("--samples", min=1, help="Episodes a task.")]
-OwnOption = Annotated[
-    list[str] | None,
-    typer.Option("--own-tasks", metavar="SPEC", help="Your own tasks, mixed in by --own-share."),
-]
-OwnShareOption = Annotated[float, typer.Option("--own-share", min=0, max=1, help="Share of your own tasks.")]
-UnsafeOption = Annotated[
-    bool, typer.Option("--unsafe-local", help="Run a model's commands without isolation. Dangerous.")
-]
-SingleTurnOption = Annotated[
-    bool, typer.Option("--single-turn", help="One answer instead of the agent's tools.")
-]
 
 
 def read_tasks(specs: list[str], spec: "JudgeSpec") -> "list[Task]":

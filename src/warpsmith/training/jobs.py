@@ -9,6 +9,9 @@ from warpsmith.training.player import EpisodePlan
 from warpsmith.training.watch import WatchSettings
 from warpsmith.types import Record
 
+COLLAPSED = 4
+"""Exit status of a trainer that the watch has stopped."""
+
 
 class LearnerKind(StrEnum):
     """Which model learns what."""

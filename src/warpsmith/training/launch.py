@@ -9,18 +9,32 @@ from pathlib import Path
 
 from warpsmith.errors import InfrastructureError, MissingExtraError
 from warpsmith.sandbox.process import ProcessEnd, Tree
+from warpsmith.types import Record
 
-LEARNER = "warpsmith.training.engine.learner"
-PPO = "warpsmith.training.engine.ppo"
 _PLUGIN = "warpsmith.training.engine.plugin"
 _POLL_S = 1.0
 
 
-def require_train_extra() -> None:
-    """MissingExtraError where verl is not installed."""
+class Engine(Record):
+    """The modules that train, each run as `python -m MODULE JOB.json`, and the packages that they need."""
+
+    learner: str
+    ppo: str
+    packages: tuple[str, ...] = ()
+
+
+VERL = Engine(
+    learner="warpsmith.training.engine.learner",
+    ppo="warpsmith.training.engine.ppo",
+    packages=("verl", "ray", "transformers"),
+)
+
+
+def require_train_extra(engine: Engine = VERL) -> None:
+    """MissingExtraError where a package of the engine is not installed."""
     from importlib.util import find_spec
 
-    missing = [name for name in ("verl", "ray", "transformers") if find_spec(name) is None]
+    missing = [name for name in engine.packages if find_spec(name) is None]
     if missing:
         raise MissingExtraError(
             f"training needs {', '.join(missing)}, which is not installed",

@@ -6,8 +6,8 @@ trainer was killed is taken as it is; one that was under way goes on with the to
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from warpsmith.store import Manifest, RunStore
 from warpsmith.training.chat import ChatEncoder
 from warpsmith.training.judges import JudgeSpec, connect_judge
 from warpsmith.training.reward import RewardSettings, episode_reward
-from warpsmith.training.token_llm import Generate, TokenLLM
+from warpsmith.training.token_llm import Generate, Generated, TokenLLM
 from warpsmith.training.trajectory import Trajectory, trajectory_of
 from warpsmith.types import Episode, Record, Submission, Task, Verdict
 from warpsmith.types.protocols import Judge, JudgeSettings, Policy
@@ -72,6 +72,9 @@ class Played:
     reward: float | None
     episode: Episode | None
     fault: str = ""
+    generate_s: float = field(default=0.0, compare=False)
+    judge_s: float = field(default=0.0, compare=False)
+    """What this process waited for: nothing of what an earlier one had done."""
 
     @property
     def usable(self) -> bool:
@@ -89,15 +92,29 @@ class Player:
         self._encoder = encoder
         self._sleep = sleep
         bench = connect_judge(plan.judge)
-        self._judge: Judge = PatientJudge(bench.judge, plan.judge_seconds)
+        self._judge: Judge = bench.judge
         self._compiler, self._target, self._settings = bench.compiler, bench.target, bench.settings
 
     def play(self, task: Task, name: str, generate: Generate) -> Played:
         """The episode of this name: the same name on the same task is the same episode. Raises only for usage."""
+        judge, generate_s = PatientJudge(self._judge, self._plan.judge_seconds), 0.0
+
+        def timed(prompt: Sequence[int], most: int, temperature: float) -> Generated:
+            nonlocal generate_s
+            begun = time.monotonic()
+            try:
+                return generate(prompt, most, temperature)
+            finally:
+                generate_s += time.monotonic() - begun
+
+        played = self._patiently(task, name, timed, judge)
+        return replace(played, generate_s=generate_s, judge_s=judge.waited_s)
+
+    def _patiently(self, task: Task, name: str, generate: Generate, judge: Judge) -> Played:
         wait_s = self._plan.wait_s
         for attempt in range(1, self._plan.attempts + 1):
             try:
-                return self._once(task, name, generate)
+                return self._once(task, name, generate, judge)
             except InfrastructureError as error:
                 if attempt == self._plan.attempts:
                     return Played(None, None, None, fault=str(error))
@@ -105,7 +122,7 @@ class Player:
                 wait_s *= 2
         raise AssertionError("attempts is at least 1")
 
-    def _once(self, task: Task, name: str, generate: Generate) -> Played:
+    def _once(self, task: Task, name: str, generate: Generate, judge: Judge) -> Played:
         plan = self._plan
         folder = Path(plan.folder) / name
         llm = TokenLLM(name, self._encoder, generate, plan.context_tokens, temperature=plan.temperature)
@@ -117,7 +134,7 @@ class Player:
             episode = run_episode(
                 task,
                 policy,
-                judge=self._judge,
+                judge=judge,
                 compiler=self._compiler,
                 target=self._target,
                 settings=self._settings,
@@ -129,7 +146,7 @@ class Player:
         try:
             trajectory = trajectory_of(read_journal(journal)).cut(plan.response_tokens)
         except UntrainableError as error:
-            return Played(None, reward, episode, fault=str(error))
+            return Played(None, reward, episode, fault=f"{error}; it ended as {episode.stop.value}")
         fault = "" if reward is not None else f"no reward: the episode ended as {episode.stop.value}"
         return Played(trajectory, reward, episode, fault)
 
@@ -154,6 +171,8 @@ class PatientJudge:
     def __init__(self, judge: Judge, seconds: float):
         self._judge = judge
         self._seconds = seconds
+        self.waited_s = 0.0
+        """For all verdicts so far."""
 
     def judge(self, task: Task, submission: Submission, settings: JudgeSettings) -> Verdict:
         """The judge's verdict, or whatever it raises."""
@@ -168,8 +187,10 @@ class PatientJudge:
 
         # a thread that never ends must not keep the process from ending
         thread = threading.Thread(target=ask, daemon=True)
+        begun = time.monotonic()
         thread.start()
         thread.join(self._seconds)
+        self.waited_s += time.monotonic() - begun
         if raised:
             raise raised[0]
         if not found:

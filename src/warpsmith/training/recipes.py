@@ -70,6 +70,11 @@ class Recipe(Record):
         return self
 
     @property
+    def kept_checkpoints(self) -> int:
+        """So many that the last good one outlives an alarm, which takes `patience` steps to stop a run."""
+        return self.watch.patience + 2
+
+    @property
     def context_tokens(self) -> int:
         """Prompt and response together."""
         return self.prompt_tokens + self.response_tokens
@@ -89,7 +94,7 @@ _TINY = Recipe(
     steps=2,
     save_every=1,
     turns=3,
-    prompt_tokens=1024,
+    prompt_tokens=2048,
     response_tokens=64,
     answer_tokens=48,
     agent_workers=1,
@@ -185,7 +190,7 @@ def learner_overrides(
         f"trainer.n_gpus_per_node={made.gpus}",
         f"trainer.nnodes={made.nodes}",
         "trainer.resume_mode=auto",
-        "trainer.max_ckpt_to_keep=3",
+        f"trainer.max_ckpt_to_keep={made.kept_checkpoints}",
         "trainer.logger=[console]",
     )
 
@@ -248,6 +253,8 @@ def ppo_overrides(
         "trainer.val_before_train=False",
         "trainer.test_freq=-1",
         f"trainer.save_freq={made.save_every}",
+        f"trainer.max_actor_ckpt_to_keep={made.kept_checkpoints}",
+        f"trainer.max_critic_ckpt_to_keep={made.kept_checkpoints}",
         f"trainer.total_training_steps={made.steps}",
         "trainer.total_epochs=1000000",
         f"trainer.critic_warmup={made.critic_warmup}",

@@ -28,6 +28,8 @@ _MAIN = (
     "response/tokens",
     "response/clip_ratio",
     "response/masked_share",
+    "episode/generate_s",
+    "episode/judge_s",
     "timing_s/gen",
     "timing_s/update_actor",
     "timing_s/update_critic",

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -15,7 +16,7 @@ from warpsmith.training.chat import ChatEncoder
 from warpsmith.training.curriculum import CurriculumSettings, draw
 from warpsmith.training.jobs import LearnerJob, LearnerKind, PpoJob
 from warpsmith.training.judges import JudgeSpec
-from warpsmith.training.launch import LEARNER, PPO, failure, launch, require_train_extra
+from warpsmith.training.launch import VERL, Engine, failure, launch, require_train_extra
 from warpsmith.training.lines import write_lines
 from warpsmith.training.player import EpisodePlan, Mode
 from warpsmith.training.recipes import Recipe, learner_overrides, ppo_overrides
@@ -51,6 +52,13 @@ class PpoInputs(Record):
     unsafe_local: bool = False
 
 
+class Chosen(NamedTuple):
+    """What a supervised stage learns from, and the figures of how it was chosen."""
+
+    records: Sequence[Record]
+    figures: dict[str, float]
+
+
 def fine_tune(
     out: Path,
     runs: Sequence[RunReader],
@@ -59,35 +67,21 @@ def fine_tune(
     settings: SampleSettings,
     *,
     note: Callable[[str], None] = print,
+    engine: Engine = VERL,
 ) -> StageResult:
     """Rejection fine-tuning on what the runs hold. Raises UsageError where nothing of it deserves to be learned."""
-    require_train_extra()
-    with StageFolder(out) as folder:
-        asked = _asked(Stage.RFT, made, model=model, runs=_named(runs), samples=_dump(settings))
-        if (done := folder.open(asked)) is not None:
-            return done
-        data, figures_path = folder.path / "samples.jsonl", folder.path / "selection.json"
-        if not figures_path.exists():
-            found = select(runs, ChatEncoder(tokenizer(model)), settings)
-            note(f"{len(found.samples)} of {found.episodes} episodes are kept; left out: {found.left_out}")
-            if not found.samples:
-                raise UsageError(
-                    f"nothing to learn: {found.left_out}", hint="collect more, or loosen the filter"
-                )
-            write_lines(data, found.samples)
-            counts = {f"left_out/{name}": count for name, count in found.left_out.items()}
-            write_atomic(figures_path, json.dumps({"samples": len(found.samples)} | counts))
-        known = json.loads(figures_path.read_text())
-        return _learn(
-            folder,
-            LearnerKind.FINE_TUNE,
-            data,
-            known,
-            model,
-            made,
-            made.fine_tune_batch,
-            made.fine_tune_epochs,
-        )
+
+    def choose() -> Chosen:
+        found = select(runs, ChatEncoder(tokenizer(model)), settings)
+        note(f"{len(found.samples)} of {found.episodes} episodes are kept; left out: {found.left_out}")
+        if not found.samples:
+            raise UsageError(f"nothing to learn: {found.left_out}", hint="collect more, or loosen the filter")
+        counts = {f"left_out/{name}": float(count) for name, count in found.left_out.items()}
+        return Chosen(found.samples, {"samples": float(len(found.samples))} | counts)
+
+    asked = _asked(Stage.RFT, made, model=model, runs=_named(runs), samples=_dump(settings))
+    lesson = Lesson(LearnerKind.FINE_TUNE, made.fine_tune_batch, made.fine_tune_epochs)
+    return _supervised(out, asked, choose, lesson, model, made, engine)
 
 
 def pretrain_critic(
@@ -98,31 +92,25 @@ def pretrain_critic(
     reward: RewardSettings,
     *,
     note: Callable[[str], None] = print,
+    engine: Engine = VERL,
 ) -> StageResult:
     """Value pretraining on every rewarded trajectory of the runs. Raises UsageError where there is none."""
-    require_train_extra()
-    with StageFolder(out) as folder:
-        asked = _asked(Stage.VALUE, made, model=model, runs=_named(runs), reward=_dump(reward))
-        if (done := folder.open(asked)) is not None:
-            return done
-        data, figures_path = folder.path / "trajectories.jsonl", folder.path / "selection.json"
-        if not figures_path.exists():
-            found = gather(runs, reward, made.response_tokens)
-            note(f"{len(found.rewarded)} trajectories; left out: {found.left_out}")
-            if not found.rewarded:
-                raise UsageError(
-                    f"no trajectory has token ids and a reward: {found.left_out}",
-                    hint="collect with the model that ppo will start from",
-                )
-            write_lines(data, found.rewarded)
-            policies = len({one.policy.split("#")[0] for one in found.rewarded})
-            write_atomic(
-                figures_path, json.dumps({"trajectories": len(found.rewarded), "policies": policies})
+
+    def choose() -> Chosen:
+        found = gather(runs, reward, made.response_tokens)
+        note(f"{len(found.rewarded)} trajectories; left out: {found.left_out}")
+        if not found.rewarded:
+            raise UsageError(
+                f"no trajectory has token ids and a reward: {found.left_out}",
+                hint="collect with the model that ppo will start from",
             )
-        known = json.loads(figures_path.read_text())
-        return _learn(
-            folder, LearnerKind.CRITIC, data, known, model, made, made.value_batch, made.value_epochs
-        )
+        policies = len({one.policy.split("#")[0] for one in found.rewarded})
+        counts = {"trajectories": float(len(found.rewarded)), "policies": float(policies)}
+        return Chosen(found.rewarded, counts)
+
+    asked = _asked(Stage.VALUE, made, model=model, runs=_named(runs), reward=_dump(reward))
+    lesson = Lesson(LearnerKind.CRITIC, made.value_batch, made.value_epochs)
+    return _supervised(out, asked, choose, lesson, model, made, engine)
 
 
 def reinforce(
@@ -133,9 +121,11 @@ def reinforce(
     earlier: Sequence[RunReader],
     inputs: PpoInputs,
     made: Recipe,
+    *,
+    engine: Engine = VERL,
 ) -> StageResult:
     """PPO on the tasks, drawn by what `earlier` runs earned on them and mixed with the user's own."""
-    require_train_extra()
+    require_train_extra(engine)
     with StageFolder(out) as folder:
         asked = _asked(
             stage,
@@ -150,7 +140,7 @@ def reinforce(
         if folder.stopped() is None:
             job = _ppo_job(folder, tasks, own, earlier, inputs, made)
             folder.prepare_resume()
-            _run(folder, PPO, job, made)
+            _run(folder, engine.ppo, job, made, ranks=1)
         return _finish(folder, stage, begun, Path("actor") / _HF, {})
 
 
@@ -224,54 +214,83 @@ def _ppo_job(
     return path
 
 
-def _learn(
-    folder: StageFolder,
-    kind: LearnerKind,
-    data: Path,
-    known: Mapping[str, float],
+class Lesson(NamedTuple):
+    """How a supervised stage learns."""
+
+    kind: LearnerKind
+    batch: int
+    epochs: int
+
+
+def _supervised(
+    out: Path,
+    asked: StageManifest,
+    choose: Callable[[], Chosen],
+    lesson: Lesson,
     model: str,
     made: Recipe,
-    batch: int,
-    epochs: int,
+    engine: Engine,
 ) -> StageResult:
-    begun = time.monotonic()
-    count = int(known.get("samples", known.get("trajectories", 0)))
-    # a small set is one batch: the engine drops what does not fill one
-    batch = min(batch, count) // made.gpus * made.gpus or made.gpus
-    steps = max(1, count // batch) * epochs
-    stage = Stage.RFT if kind is LearnerKind.FINE_TUNE else Stage.VALUE
-    if folder.stopped() is None and folder.prepare_resume() < steps:
-        job = LearnerJob(
-            kind=kind,
-            folder=str(folder.path),
-            data=str(data),
-            overrides=learner_overrides(
-                made,
-                model,
-                str(folder.path / CHECKPOINTS),
-                critic=kind is LearnerKind.CRITIC,
-                batch=batch,
-                epochs=epochs,
-                steps=steps,
-            ),
-            save_every=made.save_every,
-            lambdas=made.lambdas,
-            watch=made.watch,
-        )
-        path = folder.path / "job.json"
-        write_atomic(path, job.model_dump_json(indent=2))
-        _run(folder, LEARNER, path, made)
-    return _finish(folder, stage, begun, Path(_HF), known)
+    """Chooses once what is learned, and learns it to the end."""
+    require_train_extra(engine)
+    with StageFolder(out) as folder:
+        if (done := folder.open(asked)) is not None:
+            return done
+        begun = time.monotonic()
+        data, told = folder.path / "data.jsonl", folder.path / "selection.json"
+        if not told.exists():
+            chosen = choose()
+            write_lines(data, chosen.records)
+            # last: where it lies, the data is whole
+            write_atomic(told, json.dumps({"records": len(chosen.records), "figures": chosen.figures}))
+        selection = json.loads(told.read_text())
+        if selection["records"] < made.gpus:
+            raise UsageError(
+                f"{selection['records']} of what can be learned do not feed {made.gpus} GPUs",
+                hint="collect more, or use fewer GPUs",
+            )
+        # a small set is one batch: the engine drops what does not fill one
+        batch = max(min(lesson.batch, selection["records"]) // made.gpus, 1) * made.gpus
+        steps = max(1, selection["records"] // batch) * lesson.epochs
+        if folder.stopped() is None and folder.prepare_resume() < steps:
+            job = _learner_job(folder, lesson._replace(batch=batch), steps, data, model, made)
+            _run(folder, engine.learner, job, made, ranks=made.gpus)
+        return _finish(folder, asked.stage, begun, Path(_HF), selection["figures"])
 
 
-def _run(folder: StageFolder, module: str, job: Path, made: Recipe) -> None:
+def _learner_job(
+    folder: StageFolder, lesson: Lesson, steps: int, data: Path, model: str, made: Recipe
+) -> Path:
+    job = LearnerJob(
+        kind=lesson.kind,
+        folder=str(folder.path),
+        data=str(data),
+        overrides=learner_overrides(
+            made,
+            model,
+            str(folder.path / CHECKPOINTS),
+            critic=lesson.kind is LearnerKind.CRITIC,
+            batch=lesson.batch,
+            epochs=lesson.epochs,
+            steps=steps,
+        ),
+        save_every=made.save_every,
+        lambdas=made.lambdas,
+        watch=made.watch,
+    )
+    path = folder.path / "job.json"
+    write_atomic(path, job.model_dump_json(indent=2))
+    return path
+
+
+def _run(folder: StageFolder, module: str, job: Path, made: Recipe, *, ranks: int) -> None:
     log = folder.path / "log.txt"
     end = launch(
         module,
         job,
         log=log,
         device=made.device,
-        ranks=made.gpus if module == LEARNER else 1,
+        ranks=ranks,
         silence_s=made.silence_s,
         heartbeat=[folder.path / CURVES],
     )

@@ -1,7 +1,18 @@
 """A model of a few thousand parameters, which says nothing sensible: for tests and dry runs of the trainer."""
 
+import functools
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
+
+from warpsmith.agent.single_turn import SingleTurnPolicy
+from warpsmith.llm.scripted import ScriptedLLM, ScriptedReply
+from warpsmith.training.judges import JudgeSpec, connect_judge
+from warpsmith.training.playing import PlayInputs, play_stage
+from warpsmith.training.reward import RewardSettings
+from warpsmith.training.stage import Stage, StageResult
+from warpsmith.types import Task
+from warpsmith.types.protocols import Policy
 
 _TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -54,3 +65,19 @@ def make_tiny_model(
     )
     Qwen2ForCausalLM(config).save_pretrained(folder)
     return folder
+
+
+def demonstrate(folder: Path, tasks: Sequence[Task], answers: Sequence[str], judge: JudgeSpec) -> StageResult:
+    """A stage's folder of episodes in which every task was given every one of `answers`: something to learn first."""
+    given = itertools.cycle(answer for answer in answers for _ in tasks)
+
+    def teacher() -> Policy:
+        return SingleTurnPolicy(ScriptedLLM([ScriptedReply(text=next(given))], name="teacher"))
+
+    inputs = PlayInputs(policy="single_turn:teacher", samples=len(answers))
+    bench = functools.partial(connect_judge, judge)
+    return play_stage(folder, Stage.COLLECT, tasks, inputs, bench, teacher, RewardSettings(), note=_unsaid)
+
+
+def _unsaid(text: str) -> None:
+    pass

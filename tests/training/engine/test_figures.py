@@ -21,6 +21,7 @@ def nested(*rows: list[float]) -> torch.Tensor:
 
 def told(reward: float | None, turns: int, masked: float, fault: str = "") -> dict[str, str]:
     said = {"reward": reward, "fault": fault, "turns": turns, "masked_share": masked, "truncated": turns > 2}
+    said |= {"generate_s": 2.0 * turns, "judge_s": 1.0 * turns}
     return {"warpsmith": json.dumps(said)}
 
 
@@ -49,6 +50,7 @@ def test_of_episodes() -> None:
     }  # fmt: skip
     assert (found["groups/mixed"], found["groups/flat_share"]) == (1, 0.0)
     assert (found["turns/mean"], found["response/tokens"]) == (2.0, 2.0)
+    assert (found["episode/generate_s"], found["episode/judge_s"]) == (4.0, 2.0)
     assert found["response/masked_share"] == pytest.approx(1 / 9)
     assert found["response/clip_ratio"] == pytest.approx(1 / 3)
     # of four written tokens one has become four times as likely

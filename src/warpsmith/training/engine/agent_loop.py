@@ -79,6 +79,8 @@ def _output(played: Played, step: int, seen: dict[str, Any]) -> AgentLoopOutput:
         "turns": len(played.episode.turns) if played.episode else 0,
         "masked_share": trajectory.masked_share if trajectory else 0.0,
         "truncated": trajectory is not None and trajectory.truncated,
+        "generate_s": played.generate_s,
+        "judge_s": played.judge_s,
     }
     # episodes of an earlier process were made by the weights of the step before
     versions = {"min_global_steps": step - 1, "max_global_steps": step - 1, "global_steps": step - 1} | {
@@ -91,7 +93,7 @@ def _output(played: Played, step: int, seen: dict[str, Any]) -> AgentLoopOutput:
         response_logprobs=list(trajectory.logprobs) if trajectory else [0.0],
         reward_score=float(played.reward) if usable and played.reward is not None else 0.0,
         num_turns=told["turns"],
-        metrics=AgentLoopMetrics(),
+        metrics=AgentLoopMetrics(generate_sequences=played.generate_s, compute_score=played.judge_s),
         extra_fields=versions | {"warpsmith": json.dumps(told), "reward_extra_info": {}},
     )
 

@@ -56,6 +56,8 @@ def episode_figures(data: Any, response_tokens: int, ratio_limit: float) -> dict
             "groups/flat_share": counted.flat_share,
             "groups/mixed": counted.mixed,
             "groups/all_failed": counted.all_failed,
+            "episode/generate_s": sum(one["generate_s"] for one in told) / len(told),
+            "episode/judge_s": sum(one["judge_s"] for one in told) / len(told),
             "turns/mean": sum(one["turns"] for one in told) / len(told),
             "response/masked_share": sum(one["masked_share"] for one in told) / len(told),
             "response/truncated": sum(one["truncated"] for one in told) / len(told),

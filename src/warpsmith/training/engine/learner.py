@@ -4,7 +4,7 @@ Started once a rank: `python -m warpsmith.training.engine.learner JOB.json`, und
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,12 @@ from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
 from verl.workers.utils.losses import sft_loss
 
 from warpsmith.training.advantage import Lambdas, outcome_rewards, value_targets
-from warpsmith.training.engine.batches import SampleDataset, TrajectoryDataset
+from warpsmith.training.engine.batches import SampleDataset, TrajectoryDataset, by_epochs
 from warpsmith.training.engine.config import compose
 from warpsmith.training.instruments import explained_variance
-from warpsmith.training.jobs import LearnerJob, LearnerKind
-from warpsmith.training.stage import Curves, StageFolder, read_record, seal
-from warpsmith.training.watch import Watch
-
-COLLAPSED = 4
-"""Exit status of a run that the watch has stopped."""
+from warpsmith.training.jobs import COLLAPSED, LearnerJob, LearnerKind
+from warpsmith.training.recorder import Recorder
+from warpsmith.training.stage import read_record
 
 
 class FineTuner(SFTTrainer):
@@ -38,8 +35,6 @@ class FineTuner(SFTTrainer):
 
     def __init__(self, config: Any, job: LearnerJob):
         self._job = job
-        self._stage = StageFolder(Path(job.folder))
-        self._watch = Watch(job.watch)
         super().__init__(config)
 
     def _build_dataset(self) -> None:
@@ -68,11 +63,13 @@ class FineTuner(SFTTrainer):
 
     def fit(self) -> None:
         """Runs to the last step, sealing checkpoints as it goes. Exits with COLLAPSED where the watch says so."""
-        curves, is_first = Curves(self._stage.path), torch.distributed.get_rank() == 0
-        for row in curves.rows():
-            self._watch.look(int(row["step"]), row)
+        is_first = torch.distributed.get_rank() == 0
+        recorder = Recorder(Path(self._job.folder), self._job.watch, writes=is_first)
         step = self.resume_global_step
-        for batch in self._batches(step):
+        if step >= self.total_training_steps:
+            return
+        epoch = step // self.steps_per_epoch
+        for batch in by_epochs(self.train_dataloader, self.train_sampler.set_epoch, epoch):
             step += 1
             data = tu.get_tensordict(tensor_dict=batch, non_tensor_dict=self._meta())
             tokens = self._get_batch_seqlens(data=data)
@@ -81,30 +78,15 @@ class FineTuner(SFTTrainer):
             output = self.training_client.train_batch(data=data)
             figures |= _figures(tu.get(output, "metrics"), self.prefix) | {"tokens": float(sum(tokens))}
             is_last = step >= self.total_training_steps
-            if is_last or step % self._job.save_every == 0:
+            is_saved = is_last or step % self._job.save_every == 0
+            if is_saved:
                 self.ckpt_handler.save_checkpoint(step=step)
-                if is_first:
-                    seal(self._stage.checkpoint(step))
-            look = self._watch.look(step, figures)
-            if is_first:
-                curves.append(step, figures)
-                if look.healthy and (is_last or step % self._job.save_every == 0):
-                    self._stage.mark_good(step)
-                if look.stop is not None:
-                    self._stage.stop(step, look.stop)
+            stop = recorder.step(step, figures, saved=is_saved)
             torch.distributed.barrier()
-            if look.stop is not None:
+            if stop is not None:
                 sys.exit(COLLAPSED)
             if is_last:
                 return
-
-    def _batches(self, done: int) -> Iterator[Mapping[str, Any]]:
-        """Batches behind the `done` first; the loader's state was restored with the checkpoint."""
-        if done >= self.total_training_steps:
-            return
-        for epoch in range(done // self.steps_per_epoch, self.config.trainer.total_epochs):
-            self.train_sampler.set_epoch(epoch=epoch)
-            yield from self.train_dataloader
 
     def _meta(self) -> dict[str, Any]:
         return {

@@ -28,11 +28,10 @@ from warpsmith.training.engine.figures import (
     episode_figures,
     plain,
 )
-from warpsmith.training.engine.learner import COLLAPSED
 from warpsmith.training.engine.policy_loss import LOSS
-from warpsmith.training.jobs import PpoJob
-from warpsmith.training.stage import Curves, StageFolder, read_record, seal
-from warpsmith.training.watch import Watch
+from warpsmith.training.jobs import COLLAPSED, PpoJob
+from warpsmith.training.recorder import Recorder
+from warpsmith.training.stage import StageFolder, read_record
 
 
 class Collapsed(Exception):
@@ -45,12 +44,8 @@ class Trainer(PPOTrainerSync):
     def __init__(self, config: Any, job: PpoJob):
         super().__init__(config)
         self._job = job
-        self._stage = StageFolder(Path(job.folder))
-        self._curves = Curves(self._stage.path)
-        self._watch = Watch(job.watch)
+        self._recorder = Recorder(Path(job.folder), job.watch)
         self._saved = False
-        for row in self._curves.rows():
-            self._watch.look(int(row["step"]), row)
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         data = self._fields(batch, EPISODE_FIELDS)
@@ -67,7 +62,6 @@ class Trainer(PPOTrainerSync):
 
     def _save_checkpoint(self) -> None:
         super()._save_checkpoint()
-        seal(self._stage.checkpoint(self.global_steps))
         self._saved = True
 
     def _compute_metrics(
@@ -75,15 +69,10 @@ class Trainer(PPOTrainerSync):
     ) -> None:
         metrics.update(critic_figures(self._fields(batch, VALUE_FIELDS)))
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
-        figures = plain(metrics)
-        look = self._watch.look(global_steps, figures)
-        self._curves.append(global_steps, figures)
-        if look.healthy and self._saved:
-            self._stage.mark_good(global_steps)
-        self._saved = False
-        if look.stop is not None:
-            self._stage.stop(global_steps, look.stop)
-            raise Collapsed(look.stop.value)
+        saved, self._saved = self._saved, False
+        stop = self._recorder.step(global_steps, plain(metrics), saved=saved)
+        if stop is not None:
+            raise Collapsed(stop.value)
 
 
 def decoupled(lambdas: Lambdas) -> Any:
