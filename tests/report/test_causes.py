@@ -50,7 +50,7 @@ def test_page_markdown_and_csv_show_it() -> None:
     rows, table = [TaskRow(Path("run"), one) for one in ROWS], causes_table(ROWS)
     assert table is not None
     shown = page(rows, "t", [table])
-    assert shown.index('<h2 id="causes">What costs most, by cause</h2>') > shown.index(
+    assert shown.index('<h2 id="table-causes">What costs most, by cause</h2>') > shown.index(
         '<section id="failures">'
     )
     assert '<td class="wrap">=1+1 [nothing owned]</td>' in shown and '<td class="num">1.682</td>' in shown

@@ -77,7 +77,8 @@ def _table(table: Table) -> str:
     )
     note = f'<p class="dim">{esc(table.note)}</p>' if table.note else ""
     return (
-        f'<h2 id="{table.key}">{esc(table.title)}</h2><div class="scroll"><table><thead><tr>{heads}</tr></thead>'
+        f'<h2 id="table-{table.key}">{esc(table.title)}</h2>'
+        f'<div class="scroll"><table class="{table.key}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{lines}</tbody></table></div>{note}"
     )
 
