@@ -359,8 +359,9 @@ def failure(op: str, error: Exception) -> dict:
 
 
 def _is_ours(filename: str) -> bool:
-    """Whether a frame is the judge's, or of the bindings that it wrote: nothing that an author can change."""
-    return "warpsmith/judge" in filename or Path(filename).name == binding.MODULE
+    """Whether a frame is the judge's, Python's import, or of the bindings: nothing that an author can change."""
+    inner = filename.startswith("<frozen ")
+    return inner or "warpsmith/judge" in filename or Path(filename).name == binding.MODULE
 
 
 def main(kind: type[Runner] = Runner) -> int:
