@@ -99,7 +99,7 @@ class Chain:
         if stage not in ("rft", "value"):
             argv += ["--judge", self.judge, "--device", "sim", *with_tasks]
         if not row.exists():
-            told = {"options": list(options)}
+            told = {"options": [option.replace(str(self.folder), "DIR") for option in options]}
             if name in self.kill and when is not None and not out.exists():
                 told["killed"] = killed(argv, out, when)
             begun = time.monotonic()

@@ -31,6 +31,13 @@ def test_the_last_good_checkpoint_outlives_an_alarm() -> None:
     )
 
 
+@pytest.mark.parametrize(("batch", "gpus", "micro"), [(6, 1, 3), (8, 1, 4), (7, 1, 1), (2, 1, 2), (12, 2, 3)])
+def test_a_batch_is_whole_micro_batches(batch: int, gpus: int, micro: int) -> None:
+    made = recipe("cpu_tiny", gpus=gpus, micro_batch=4)
+    words = learner_overrides(made, "m", "ck", critic=True, batch=batch, epochs=1, steps=1)
+    assert f"data.micro_batch_size_per_gpu={micro}" in words
+
+
 def test_changes() -> None:
     assert recipe("cpu_tiny", steps=7).steps == 7
     for changes, reason in (

@@ -163,6 +163,9 @@ def learner_overrides(
 ) -> tuple[str, ...]:
     """verl's `sft_trainer_engine` for fine-tuning or the critic."""
     rate = made.critic_lr if critic else made.fine_tune_lr
+    share = max(1, batch // made.gpus)
+    # the engine takes whole micro-batches only
+    micro = max(size for size in range(1, min(made.micro_batch, share) + 1) if share % size == 0)
     return (
         f"model.path={model}",
         f"+model.override_config.attn_implementation={made.attention}",
@@ -176,7 +179,7 @@ def learner_overrides(
         f"engine.ulysses_sequence_parallel_size={made.sequence_parallel}",
         f"optim.lr={rate}",
         f"data.train_batch_size={batch}",
-        f"data.micro_batch_size_per_gpu={min(made.micro_batch, batch)}",
+        f"data.micro_batch_size_per_gpu={micro}",
         "data.use_dynamic_bsz=False",
         f"data.max_length={made.context_tokens}",
         f"data.max_token_len_per_gpu={made.context_tokens}",
