@@ -81,6 +81,7 @@ def test_a_kernel_that_does_not_compile(judge: Judge) -> None:
     verdict = judge(task(), submission(kernel=KERNEL.replace("int columns) {", "int columns) { nonsense", 1)))
     assert verdict.status is Status.COMPILE_FAILED
     assert "nonsense" in verdict.compile.log
+    assert "error" in verdict.detail and "nonsense" in verdict.detail
     assert verdict.phase is Phase.COMPILE
 
 

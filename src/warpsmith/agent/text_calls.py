@@ -10,6 +10,7 @@ from warpsmith.types.llm import Message, Role, ToolCall, ToolSpec
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _RESULT = "<tool_response>\n{text}\n</tool_response>"
+_MADE_UP = re.compile(r"^[ \t]*<tool_response>", re.MULTILINE)
 _JSON = json.JSONDecoder(strict=False)
 _LINE_OF_JSON = re.compile(r"^[ \t]*(?=\{)", re.MULTILINE)
 _BETWEEN = " \t\r\n,;"
@@ -56,8 +57,10 @@ def read_calls(text: str, turn: int, *, files: bool = False) -> tuple[ToolCall, 
 
     Where the reply has no such tags, fenced JSON blocks with `name` and `arguments` count, and where it has none of
     these, JSON objects with both that begin a line. Where `files` is set, each file that stands in it is a call of
-    Write before these, and Verify is called at the end.
+    Write before these, and Verify is called at the end. What stands behind a result that the reply made up counts for
+    nothing.
     """
+    text = _MADE_UP.split(text, maxsplit=1)[0]
     blocks = _between(text, OPEN, CLOSE)
     tagged = bool(blocks)
     if not blocks:

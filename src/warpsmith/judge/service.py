@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,7 @@ NO_ISOLATION = "none"
 HOLD_S = 5.0
 """A GPU waits at most this long for a compiler."""
 Progress = Callable[[Phase, str], None]
+_ERROR = re.compile(r"\berror\b", re.IGNORECASE)
 
 
 class LocalJudge:
@@ -227,7 +229,6 @@ def _lost(result: JobResult, folder: JobFolder) -> WarpsmithError:
 
 
 def _not_built(built: CompileResult, task: Task, submission: Submission, settings: JudgeSettings) -> Verdict:
-    lines = [line for line in built.log.splitlines() if line.strip()]
     return Verdict(
         status=COMPILE_STATUS[built.status],
         device=settings.device,
@@ -235,6 +236,12 @@ def _not_built(built: CompileResult, task: Task, submission: Submission, setting
         task_hash=task.task_hash,
         submission_hash=submission.submission_hash,
         phase=Phase.COMPILE,
-        detail=lines[0][:500] if lines else f"the build {built.status.value}",
+        detail=_headline(built.log)[:500] or f"the build {built.status.value}",
         compile=built,
     )
+
+
+def _headline(log: str) -> str:
+    """The line for a person: the first that speaks of an error, since compilers name the function before."""
+    lines = [line for line in log.splitlines() if line.strip()]
+    return next((line for line in lines if _ERROR.search(line)), lines[0] if lines else "")
