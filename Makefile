@@ -17,7 +17,7 @@ demo: $(VENV)/.judge
 	$(BIN)/warpsmith optimize $(EXAMPLE) --device auto
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
