@@ -59,6 +59,7 @@ STEPS = {
         f"{PYTHON} {{here}}/optimizer.py --kernelbench {{kernelbench}} --budget-s {{left_s}} --out {{result}}",
         ("kernelbench",),
     ),
+    "soak": Step(580, f"{PYTHON} {{here}}/soak.py --device cuda --minutes {{left_min}} --jobs 3 --out {{result}}"),
 }
 """In the order that they run in."""
 PATHS = ("kernelbench", "evaluator", "release")
@@ -82,9 +83,10 @@ class Batch:
     def run(self, name: str, step: Step) -> dict:
         """What the step came to: its exit status (None: out of time), seconds, command and commit."""
         limit = min(step.limit_s, self.left_s())
+        left_s = int(max(1.0, limit - MARGIN_S))
         command = step.command.format(
             here=shlex.quote(str(HERE)), result=shlex.quote(str(self.out / f"{name}.json")),
-            left_s=int(max(1.0, limit - MARGIN_S)), **self.paths,
+            left_s=left_s, left_min=round(left_s / 60, 2), **self.paths,
         )  # fmt: skip
         began = time.monotonic()
         with (self.out / f"{name}.log").open("a") as log:
