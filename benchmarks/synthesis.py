@@ -29,7 +29,7 @@ from warpsmith.synthesis.cost import look
 from warpsmith.synthesis.filtering import funnel
 from warpsmith.synthesis.grammar import GrammarComposer
 from warpsmith.synthesis.mixes import load_mix
-from warpsmith.synthesis.records import Band, ComposedTask, FilterRow, Reject
+from warpsmith.synthesis.records import Band, ComposedTask, FilterRow, Origin, Reject
 from warpsmith.synthesis.smaller import smaller
 from warpsmith.types import Device, Rules, Status, Submission, Task, TaskSource
 from warpsmith.types.protocols import JudgeSettings
@@ -103,10 +103,11 @@ def rate(folder: Path, count: int) -> dict:
 
 
 def again(folder: Path, count: int) -> dict:
-    """How many of the first tasks are the same bytes when composed in a new process."""
+    """How many of the grammar's first tasks are the same bytes when composed in a new process."""
     found = {}
     for name in MIXES:
-        tasks = read_tasks([folder / f"{name}.jsonl"])[:count]
+        composed = read_tasks([folder / f"{name}.jsonl"])
+        tasks = [t for t in composed if t.provenance.origin is Origin.GRAMMAR][:count]
         composer = _composer(folder, name)
         same = sum(composer.compose(t.index).model_dump_json() == t.model_dump_json() for t in tasks)
         found[name] = {"tasks": len(tasks), "same_bytes": same}
