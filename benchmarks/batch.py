@@ -59,7 +59,9 @@ STEPS = {
         f"{PYTHON} {{here}}/optimizer.py --kernelbench {{kernelbench}} --budget-s {{left_s}} --out {{result}}",
         ("kernelbench",),
     ),
-    "soak": Step(580, f"{PYTHON} {{here}}/soak.py --device cuda --minutes {{left_min}} --jobs 3 --out {{result}}"),
+    "soak": Step(
+        580, f"{PYTHON} {{here}}/soak.py --device cuda --minutes {{left_min}} --jobs 3 --out {{result}}"
+    ),
 }
 """In the order that they run in."""
 PATHS = ("kernelbench", "evaluator", "release")
