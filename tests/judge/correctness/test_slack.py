@@ -8,7 +8,7 @@ from tests.judge.inprocess import own
 
 from warpsmith.judge.correctness import gates
 from warpsmith.judge.correctness.gates import compare
-from warpsmith.judge.correctness.verifier import Call, Verifier
+from warpsmith.judge.correctness.verifier import JITTERS, Call, Verifier
 from warpsmith.judge.reference.model import Reference
 from warpsmith.judge.runner import values
 
@@ -77,3 +77,13 @@ def test_a_number_that_is_zero_by_its_nature_must_be(tmp_path: Path) -> None:
     (x,) = call.inputs()
     assert not verifier.verify(call, (x * 2, 1e-30), [x]).scale_gate
     assert not verifier.noisy
+
+
+def test_what_is_moved_is_moved_otherwise_each_time(tmp_path: Path) -> None:
+    """Drawing a call's inputs seeds the generators: moves that came after it would all be the same."""
+    verifier, call = verifier_of(tmp_path, CENTRED, "torch.randn(3, 5)")
+    moved = [output for output, _ in verifier._moved_pairs(call)]
+    assert len(moved) == JITTERS
+    assert len({bytes(y.numpy().tobytes()) for y, _ in moved}) == JITTERS
+    again = [y for (y, _), _ in verifier._moved_pairs(call)]
+    assert all(torch.equal(y, other) for (y, _), other in zip(moved, again, strict=True))

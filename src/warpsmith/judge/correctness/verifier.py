@@ -12,6 +12,7 @@ from warpsmith.errors import TaskRefusedError, TaskUnsupportedError, WrongResult
 from warpsmith.judge.correctness import distributions, gates, indices, moments
 from warpsmith.judge.reference.model import Reference
 from warpsmith.judge.reference.moving import Move, MovingWeights
+from warpsmith.judge.reference.seeding import seed_all
 from warpsmith.judge.runner import values
 
 NOISE_FACTOR = 16.0
@@ -149,11 +150,12 @@ class Verifier:
         """Outputs of the reference with inputs and weights moved by one unit of TF32, each time otherwise."""
         model = copy.deepcopy(self.model)
         own = self.model.state_dict()
-        for _ in range(JITTERS):
+        for number in range(JITTERS):
+            inputs = _moved_inputs(call, number)
             for name, tensor in model.state_dict().items():
                 if tensor.is_floating_point():
                     tensor.copy_(distributions.jitter(own[name]))
-            yield self.reference.forward(model, distributions.jittered(call.inputs()), seed=call.forward_seed)
+            yield self.reference.forward(model, inputs, seed=call.forward_seed)
 
     def _with_slack(
         self, found: gates.Comparison, expected: object, actual: object, call: Call
@@ -197,8 +199,8 @@ class Verifier:
     def _moved_pairs(self, call: Call) -> Iterator[tuple[object, object]]:
         """The reference's output and its float64 run, each time for inputs moved by one unit of TF32 otherwise."""
         with contextlib.suppress(TaskRefusedError, TaskUnsupportedError, torch.OutOfMemoryError):
-            for _ in range(JITTERS):
-                inputs = distributions.jittered(call.inputs())
+            for number in range(JITTERS):
+                inputs = _moved_inputs(call, number)
                 moved = self._forward(copy.deepcopy(inputs), call)
                 yield moved, self.reference.oracle(self.model, inputs, seed=call.forward_seed)
 
@@ -227,6 +229,13 @@ class Verifier:
         except (TaskRefusedError, TaskUnsupportedError, torch.OutOfMemoryError):
             return None
         return None if held else [2 * max(each) for each in zip(*moves, strict=True)]
+
+
+def _moved_inputs(call: Call, number: int) -> list[Any]:
+    """The call's inputs moved by one unit of TF32, for each number otherwise: drawing inputs seeds the generators."""
+    inputs = call.inputs()
+    seed_all(call.input_seed + 1 + number)
+    return distributions.jittered(inputs)
 
 
 def _narrowed(oracle: object, expected: object) -> object:
