@@ -8,26 +8,12 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parent.parent))
 from tests.exploits.registry import collected
+from tests.judge import samples
+from tests.judge.samples import FAULT_KERNEL
 
 from warpsmith.types import Device, Rules, Status, Submission, Task
 
-TASK = Task(
-    name="soak",
-    code="""
-import torch
-class Model(torch.nn.Module):
-    def __init__(self, scale):
-        super().__init__()
-        self.scale = scale
-        self.shift = torch.nn.Parameter(torch.randn(24))
-    def forward(self, x):
-        return x * self.scale + self.shift
-def get_inputs():
-    return [torch.randn(6, 24)]
-def get_init_inputs():
-    return [1.5]
-""",
-)
+TASK = Task(name="soak", code=samples.TASK)
 MODEL = """
 import torch
 import cuda_extension
@@ -42,23 +28,6 @@ class ModelNew(torch.nn.Module):
         out = torch.empty_like(x)
         cuda_extension.affine(out, x, self.shift, self.scale * FACTOR, x.numel(), x.shape[1], FAULT)
         LAST
-"""
-# one build for nearly all: which fault it is comes as an argument
-KERNEL = """
-#include <cuda_runtime.h>
-#include <cassert>
-__global__ void affine_kernel(float* out, const float* x, const float* shift, float scale, int n, int columns,
-                              int fault) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (fault == 1) *(volatile int*)8 = 1;
-    assert(fault != 2);
-    while (fault == 3 && *(const volatile float*)x > -1e30f) {}
-    if (i < n) out[i] = x[i] * scale + shift[i % columns];
-}
-extern "C" void affine_launcher(float* out, const float* x, const float* shift, float scale, int n, int columns,
-                                int fault, cudaStream_t stream) {
-    affine_kernel<<<(n + 127) / 128, 128, 0, stream>>>(out, x, shift, scale, n, columns, fault);
-}
 """
 DAEMON = (
     "KEPT or KEPT.append(__import__('subprocess').Popen(['sh', '-c', 'trap \"\" TERM HUP; sleep 600'], "
@@ -93,7 +62,7 @@ class Kind:
 
 def made(
     name: str, group: str, *expected: Status, fault: int = 0, first: str = "pass", last: str = "return out",
-    factor: str = "1.0", kernel: str = KERNEL, patience_s: float = 60.0,
+    factor: str = "1.0", kernel: str = FAULT_KERNEL, patience_s: float = 60.0,
 ) -> Kind:  # fmt: skip
     """The honest submission with something in it."""
     parts = {"FIRST": first, "LAST": last, "FACTOR": factor, "FAULT": str(fault)}
@@ -126,7 +95,7 @@ def own() -> list[Kind]:
             "does not compile",
             "crashing",
             Status.COMPILE_FAILED,
-            kernel=KERNEL.replace("int i =", "nonsense i ="),
+            kernel=FAULT_KERNEL.replace("int i =", "nonsense i ="),
         ),
         made("endless kernel", "endless", Status.TIMED_OUT, fault=3, patience_s=1.0),
         made("endless host code", "endless", Status.TIMED_OUT, first="while True: pass", patience_s=1.0),

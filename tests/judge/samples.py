@@ -39,6 +39,26 @@ class ModelNew(nn.Module):
         return out
 """
 
+FAULT_KERNEL = """
+#include <cuda_runtime.h>
+#include <cassert>
+
+__global__ void affine_kernel(float* out, const float* x, const float* shift, float scale, int n, int columns,
+                              int fault) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (fault == 1) *(volatile int*)8 = 1;
+    assert(fault != 2);
+    while (fault == 3 && *(const volatile float*)x > -1e30f) {}
+    if (i < n) out[i] = x[i] * scale + shift[i % columns];
+}
+
+extern "C" void affine_launcher(float* out, const float* x, const float* shift, float scale, int n, int columns,
+                                int fault, cudaStream_t stream) {
+    affine_kernel<<<(n + 127) / 128, 128, 0, stream>>>(out, x, shift, scale, n, columns, fault);
+}
+"""
+"""One build for all faults: which one it is comes as an argument, 0 for none."""
+
 KERNEL = """
 #include <cuda_runtime.h>
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.judge.samples import MODEL_NEW, submission, task
+from tests.judge.samples import FAULT_KERNEL, MODEL_NEW, submission, task
 
 from warpsmith.recipes.fleet import LocalFleet
 from warpsmith.store.scratch import ScratchFolder
@@ -33,31 +33,10 @@ def judge(caches: Path) -> Iterator[Judge]:
             yield run
 
 
-# one build for all of them: which fault it is comes as an argument
-KERNEL = """
-#include <cuda_runtime.h>
-#include <cassert>
-
-__global__ void affine_kernel(float* out, const float* x, const float* shift, float scale, int n, int columns,
-                              int fault) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (fault == 1) *(volatile int*)8 = 1;
-    assert(fault != 2);
-    while (fault == 3 && *(const volatile float*)x > -1e30f) {}
-    if (i < n) out[i] = x[i] * scale + shift[i % columns];
-}
-
-extern "C" void affine_launcher(float* out, const float* x, const float* shift, float scale, int n, int columns,
-                                int fault, cudaStream_t stream) {
-    affine_kernel<<<(n + 127) / 128, 128, 0, stream>>>(out, x, shift, scale, n, columns, fault);
-}
-"""
-
-
 def faulty(number: int, first: str = "pass") -> Submission:
     """The kernel with a fault in it, 0 for none, or a statement before it."""
     model = MODEL_NEW.replace("x.shape[1])", f"x.shape[1], {number})")
-    return submission(model.replace("        out =", f"        {first}\n        out ="), KERNEL)
+    return submission(model.replace("        out =", f"        {first}\n        out ="), FAULT_KERNEL)
 
 
 FAULTS = {
