@@ -23,7 +23,7 @@ from common import provenance
 
 HERE = Path(__file__).parent
 PYTHON = shlex.quote(sys.executable)
-GPU_TESTS = f"{PYTHON} -m pytest -m gpu -q -x -p no:cacheprovider"
+GPU_TESTS = f"{PYTHON} -m pytest -m gpu -q --maxfail 8 --durations 15 -p no:cacheprovider"
 
 
 @dataclass(frozen=True)
