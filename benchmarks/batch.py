@@ -39,7 +39,7 @@ SMOKE = Step(90, f"{GPU_TESTS} tests/judge/test_on_gpu.py -k honest")
 STEPS = {
     "tests": Step(300, f"{GPU_TESTS} tests/judge"),
     "tests_other": Step(300, f"{GPU_TESTS} tests --ignore tests/judge --ignore tests/exploits"),
-    "exploits": Step(500, f"{PYTHON} -m tests.exploits.matrix cuda"),
+    "exploits": Step(560, f"{PYTHON} -m tests.exploits.matrix cuda --rows {{result}}l --budget-s {{left_s}}"),
     "evaluator": Step(
         300,
         f"{PYTHON} {{here}}/kernelbench_evaluator.py --kernelbench {{kernelbench}} --kernelbench-repo {{evaluator}} "

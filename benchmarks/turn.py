@@ -25,7 +25,7 @@ from common import RESULTS, save
 
 from warpsmith import tasks
 from warpsmith.cli import wiring
-from warpsmith.types import Device, Task
+from warpsmith.types import STATUS_TABLE, Device, Status, Task
 from warpsmith.types.protocols import Judge, JudgeSettings, Menu
 from warpsmith.workspace import load_submission
 
@@ -52,12 +52,12 @@ PAUSE_S = 5.0
 SCRIPTS = ("compile", "verification", "profiling")
 
 
-def timed(argv: list[str], cwd: Path, env: dict[str, str] | None = None) -> tuple[float, str]:
-    """Wall seconds and stdout of a command that must succeed."""
+def timed(argv: list[str], cwd: Path, env: dict[str, str] | None = None, also: int = 0) -> tuple[float, str]:
+    """Wall seconds and stdout of a command that must succeed, or end with the status `also`."""
     start = time.perf_counter()
     done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, env=env)
     seconds = time.perf_counter() - start
-    if done.returncode != 0:
+    if done.returncode not in (0, also):
         raise SystemExit(f"{' '.join(argv)} failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     return seconds, done.stdout
 
@@ -83,9 +83,12 @@ def judge_turn(task: Path, folder: Path, env: dict[str, str]) -> dict:
     """Seconds of one `warpsmith judge`, and what it said."""
     argv = [sys.executable, "-m", "warpsmith", "judge", str(task), str(folder), "--device", "cuda"]
     argv += ["--baselines", "paper", "--json"]
-    seconds, out = timed(argv, folder.parent, env)
+    seconds, out = timed(argv, folder.parent, env, also=STATUS_TABLE[Status.UNSTABLE].exit_code)
     verdict = json.loads(out)
-    return {"seconds": seconds, "status": verdict["status"], "speedup": verdict["speedup"]}
+    if verdict["status"] not in (Status.PASSED, Status.UNSTABLE):
+        raise SystemExit(f"{' '.join(argv)} said {verdict}")
+    told = {"status": verdict["status"], "speedup": verdict["speedup"], "detail": verdict["detail"]}
+    return {"seconds": seconds} | told
 
 
 def service_turn(judge: Judge, task: Task, folder: Path) -> dict:

@@ -25,9 +25,9 @@ MOST_WARMUPS = 8
 NULL_BRACKETS = 20
 NULL_BUDGET_S = 2.0
 """For null brackets, and never for fewer than five."""
-SHORT_S = 2.0
-SHORT_ATTEMPTS = 2
-"""Calls of some µs are as unsteady as the processor's clock: two more attempts, not one, within SHORT_S."""
+SHORT_S = 4.0
+SHORT_ATTEMPTS = 4
+"""Calls of some µs are as unsteady as the processor's clock: up to four more attempts, not one, within SHORT_S."""
 Keep = Callable[[Bracket], object]
 """Is given every bracket, timed or not; may raise for what it shows."""
 
@@ -58,8 +58,8 @@ class Timer:
     def measure(self, timed: Timed, *, nulls: bool = False) -> Samples:
         """Brackets of one runner; with `nulls` also the null cost, which no candidate is asked for.
 
-        What cannot be believed is measured once more, and where that takes little time twice more. Raises what
-        RunnerProcess, the verifier and `keep` raise.
+        What cannot be believed is measured once more, and where that takes little time up to four times more.
+        Raises what RunnerProcess, the verifier and `keep` raise.
         """
         with _without_gc():
             calls = self._choose(timed)
