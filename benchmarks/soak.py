@@ -103,7 +103,7 @@ def _gpu_mib() -> int:
 def judged(station: Station, kind: Kind, device: Device, number: int) -> dict:
     """One judgement as a row."""
     settings = JudgeSettings(
-        device=device, rules=kind.rules, measure=False, baselines=Menu.PAPER, call_timeout_s=kind.patience_s,
+        device=device, rules=kind.rules, measure=kind.measured, baselines=Menu.PAPER, call_timeout_s=kind.patience_s,
         timeout_s=600.0,
     )  # fmt: skip
     begun = time.monotonic()

@@ -58,6 +58,8 @@ class Kind:
     rules: Rules = Rules.PRACTICAL
     patience_s: float = 60.0
     """A call's limit."""
+    measured: bool = False
+    """Whether its calls are timed as well: what is honest while nobody times it."""
 
 
 def made(
@@ -111,10 +113,21 @@ SHARES = {"good": 30, "wrong": 15, "crashing": 15, "hostile": 27, "flooding": 5,
 """Of a hundred submissions."""
 
 
+TIMED_ONLY = {"honest-forty-times"}
+
+
 def hostile(device: Device) -> list[Kind]:
     """The exploits that exist on the device, each under the rules that it is told for."""
     return [
-        Kind(e.name, "hostile", e.judged_task, e.evil_submission, frozenset({e.status}), e.rules)
+        Kind(
+            e.name,
+            "hostile",
+            e.judged_task,
+            e.evil_submission,
+            frozenset({e.status}),
+            e.rules,
+            measured=e.name in TIMED_ONLY,
+        )
         for e in collected()
         if device in e.devices and not e.known
     ]
