@@ -95,7 +95,7 @@ def sanitized(verdict: Verdict, submission: Submission) -> str:
     if verdict.status not in (Status.PASSED, Status.UNSTABLE):
         return "\n".join(_failure(verdict, submission))
     ran = [check for check in verdict.checks if check.check in ("sanitizer", "memcheck")]
-    lines = [f"{c.check}: {'nothing found' if c.passed else 'found'}. {c.detail}".rstrip() for c in ran]
+    lines = [f"{c.check}: {'' if c.passed else 'found. '}{c.detail}" for c in ran]
     if not ran:
         lines = ["No sanitizer is installed here; the plain judgement found nothing wrong."]
     return "\n".join([*lines, "[PASS] verify success", *_notes(verdict)])
