@@ -21,6 +21,7 @@ from warpsmith.cli.agent_options import (
     parse_price,
 )
 from warpsmith.cli.bench_options import (
+    CompileAheadOption,
     EpisodeTurnsOption,
     FullSizeOption,
     JobsOption,
@@ -74,6 +75,7 @@ def bench(
     jobs: JobsOption = 0,
     pool: PoolOption = "local",
     workers: WorkersOption = 0,
+    compile_ahead: CompileAheadOption = 0,
     max_episodes: MaxEpisodesOption = None,
     max_hours: MaxHoursOption = None,
     max_gpu_hours: MaxGpuHoursOption = None,
@@ -124,7 +126,7 @@ def bench(
     folder = out or Path(RUNS_FOLDER) / f"bench-{slug(policy)}-{asked.key[:8]}"
     return _run(
         asked, found, make, folder, make_fleet, jobs=jobs, budget=budget, priced=priced, yes=yes,
-        as_json=as_json,
+        as_json=as_json, compile_ahead=compile_ahead,
     )  # fmt: skip
 
 
@@ -167,7 +169,7 @@ def _asked(
 
 def _run(
     asked: "Asked", found: "list[Task]", make: Any, folder: Path, make_fleet: Any, *,
-    jobs: int, budget: "Budget", priced: bool, yes: bool, as_json: bool,
+    jobs: int, budget: "Budget", priced: bool, yes: bool, as_json: bool, compile_ahead: int,
 ) -> int:  # fmt: skip
     """Runs, tells, and says how it ended."""
     from warpsmith.cli.bench_progress import board
@@ -184,7 +186,7 @@ def _run(
         )
         outcome = run(
             asked, found, make, folder, jobs=jobs, budget=budget, listener=told, priced=priced,
-            make_fleet=make_fleet,
+            make_fleet=make_fleet, compiled_at_once=compile_ahead,
         )  # fmt: skip
     answer, costs = _answer(asked, found, outcome, told.tally, folder), _costs(asked, folder)
     if as_json:

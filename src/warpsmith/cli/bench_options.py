@@ -28,6 +28,13 @@ RunSeedOption = Annotated[int, typer.Option("--seed", help="What every sample's 
 JobsOption = Annotated[
     int, typer.Option("--jobs", min=0, help="Episodes at a time; 0: what suits the device.")
 ]
+CompileAheadOption = Annotated[
+    int,
+    typer.Option(
+        "--compile-ahead", min=0, metavar="N",
+        help="Compile the baselines of N tasks side by side on each GPU before the first episode.",
+    ),
+]  # fmt: skip
 PoolOption = Annotated[str, typer.Option("--pool", metavar="NAME", help="Where submissions are judged.")]
 WorkersOption = Annotated[
     int,

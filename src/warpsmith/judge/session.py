@@ -188,6 +188,12 @@ class Session:
             self.findings.notes.append(f"{entry.name}: {told}")
         return samples, null_ms
 
+    def first_call(self, runner: RunnerProcess, entry: Entry, timeout_s: float) -> None:
+        """Load a baseline and call it once, untimed: what it compiles is in torch.compile's caches then."""
+        self._enter(Phase.BASELINE, f"compiling {entry.name}")
+        runner.await_ready()
+        self._baseline(runner, entry, timeout_s)
+
     def interleaved(
         self, candidate: RunnerProcess, runner: RunnerProcess, entry: Entry, timeout_s: float
     ) -> Interleaved:

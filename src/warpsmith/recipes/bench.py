@@ -25,8 +25,9 @@ from warpsmith.evaluation.bench import (
 )
 from warpsmith.evaluation.pinning import pins
 from warpsmith.evaluation.protocols import Plan
+from warpsmith.recipes.ahead import compile_ahead
 from warpsmith.recipes.fit import fit
-from warpsmith.recipes.fleet import Fleet, LocalFleet, Station, default_jobs
+from warpsmith.recipes.fleet import Fleet, LocalFleet, Station, default_jobs, gpu_count
 from warpsmith.reward import SpeedupKind
 from warpsmith.rollout import Limits, run_episode
 from warpsmith.store import Manifest, RunStore
@@ -112,13 +113,16 @@ def bench(
     listener: Listener | None = None,
     make_fleet: MakeFleet = LocalFleet,
     priced: bool = False,
+    compiled_at_once: int = 0,
 ) -> Outcome:
     """Lets a policy work on every sample of every task, and stores all of it in `out`; a killed run goes on.
 
     `make` makes a policy for each episode, from what its thread judges with (None: for the name alone). `jobs`:
-    episodes at a time, 0 for as many as suit the device. `priced`: episodes cost money. Raises UsageError where `out`
-    holds another run, RunLockedError where another process writes to it, InfrastructureError where nothing here can
-    judge.
+    episodes at a time, 0 for as many as suit the device. `priced`: episodes cost money. `compiled_at_once`: tasks
+    whose baselines are compiled side by side on each GPU before the first episode; 0: each in its judgement.
+
+    Raises UsageError where `out` holds another run, RunLockedError where another process writes to it,
+    InfrastructureError where nothing here can judge.
     """
     if not tasks:
         raise UsageError("there is no task", hint="give a set that holds at least one")
@@ -143,6 +147,12 @@ def bench(
         for task in tasks:
             store.put_blob(task.canonical_json())
         with make_fleet(device, jobs, told.note) as fleet:
+            if compiled_at_once:
+                waiting = {q.task.task_hash: q.task for q in all_of_them if q.key not in done}
+                compile_ahead(
+                    list(waiting.values())[: budget.episodes if budget else None], asked.settings, fleet,
+                    at_once=compiled_at_once, gpus=max(1, gpu_count()), told=told.note,
+                )  # fmt: skip
             return run_bench(
                 store, all_of_them, lambda: _Solver(asked, store, fleet, make, name).solve,
                 jobs=jobs, budget=budget or Budget(), told=told, stop=fleet.stop,

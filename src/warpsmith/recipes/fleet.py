@@ -113,7 +113,12 @@ def default_jobs(device: Device) -> int:
     """Episodes at a time: on GPUs three for each, so that one judges while others compile or think."""
     if device is Device.SIM:
         return max(1, (os.cpu_count() or 2) // 2)
-    return 3 * max(1, len(_gpus()))
+    return 3 * max(1, gpu_count())
+
+
+def gpu_count() -> int:
+    """GPUs that this process may see."""
+    return len(_gpus())
 
 
 def _arch() -> str:
