@@ -37,6 +37,15 @@ MODEL = """
 import torch
 import cuda_extension
 HELD = []
+def quietly():
+    # all that is free, but for what this process needs for its own output
+    for size in (1 << 26, 1 << 21):
+        try:
+            while True:
+                HELD.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
+        except torch.OutOfMemoryError:
+            pass
+    del HELD[0]
 class ModelNew(torch.nn.Module):
     def forward(self, x):
         FIRST
@@ -124,6 +133,14 @@ FAULTS = {
 def test_a_fault_is_a_crash_and_the_next_judgement_is_right(judge: Judge, what: str) -> None:
     verdict = judge(FAULTS[what])
     assert verdict.status is Status.CRASHED, verdict.detail
+    after = judge(HONEST)
+    assert after.status is Status.PASSED, after.detail
+
+
+def test_who_fills_the_gpu_so_that_nobody_can_check_it_has_crashed(judge: Judge) -> None:
+    verdict = judge(made(0, "HELD or quietly()"))
+    assert verdict.status is Status.CRASHED, verdict.detail
+    assert "the submission held" in verdict.detail
     after = judge(HONEST)
     assert after.status is Status.PASSED, after.detail
 

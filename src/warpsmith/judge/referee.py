@@ -18,6 +18,7 @@ from warpsmith.judge.evidence.observer.parts import KERNELS
 from warpsmith.judge.instruments.watched import instrumented
 from warpsmith.judge.job import Instrument, JobFolder, RefereeJob, RefereeSetup
 from warpsmith.judge.machine import describe_machine, leased_gpu
+from warpsmith.judge.room import TorchMemory, room
 from warpsmith.judge.runner.process import RunnerProcess, RunnerSpec
 from warpsmith.judge.timing.baselines import BaselineStore
 from warpsmith.judge.timing.clock import Samples, time_stats, with_kernels
@@ -140,11 +141,12 @@ class Referee:
             candidate.patience_s = PATIENCE * self.settings.timeout_s
             session.admit(self.folder.task.read_text())
             session.await_build()
-            with explained(session, candidate):
-                session.correctness(candidate)
-            timed = session.timing(candidate) if measuring else None
-            matching = measuring and self.settings.baselines is not Menu.PAPER
-            accuracy = session.accuracy(candidate) if matching else None
+            with room(TorchMemory(), candidate.close):
+                with explained(session, candidate):
+                    session.correctness(candidate)
+                timed = session.timing(candidate) if measuring else None
+                matching = measuring and self.settings.baselines is not Menu.PAPER
+                accuracy = session.accuracy(candidate) if matching else None
             if measuring:
                 self._score(candidate, timed, accuracy)
             else:
