@@ -24,7 +24,7 @@ def batch(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def made(batch: ModuleType, out: Path, budget_s: float = 60.0):
-    return batch.Batch(out, time.monotonic() + budget_s, {"PATH": "/usr/bin:/bin"}, {})
+    return batch.Batch(out, time.monotonic() + budget_s, {})
 
 
 def test_what_ended_well_at_this_commit_is_not_run_again(batch: ModuleType, tmp_path: Path) -> None:
@@ -32,11 +32,11 @@ def test_what_ended_well_at_this_commit_is_not_run_again(batch: ModuleType, tmp_
         "good": batch.Step(30, "echo ran >> {result}"),
         "bad": batch.Step(30, "echo ran >> {result}; exit 3"),
     }
-    assert batch.go(made(batch, tmp_path), steps, "one") == 1
-    assert batch.go(made(batch, tmp_path), steps, "one") == 1
+    assert batch.go(made(batch, tmp_path), steps, "one", [None]) == 1
+    assert batch.go(made(batch, tmp_path), steps, "one", [None]) == 1
     assert (tmp_path / "good.json").read_text() == "ran\n"
     assert (tmp_path / "bad.json").read_text() == "ran\nran\n"
-    batch.go(made(batch, tmp_path), steps, "two")
+    batch.go(made(batch, tmp_path), steps, "two", [None])
     assert (tmp_path / "good.json").read_text() == "ran\nran\n"
     told = json.loads((tmp_path / "batch.json").read_text())
     assert {name: (row["status"], row["commit"]) for name, row in told.items()} == {
@@ -46,15 +46,27 @@ def test_what_ended_well_at_this_commit_is_not_run_again(batch: ModuleType, tmp_
 
 def test_a_step_over_its_limit_ends_with_all_that_it_started(batch: ModuleType, tmp_path: Path) -> None:
     began = time.monotonic()
-    row = made(batch, tmp_path).run("slow", batch.Step(1.0, "echo begun; sleep 300 & sleep 300"))
+    row = made(batch, tmp_path).run("slow", batch.Step(1.0, "echo begun; sleep 300 & sleep 300"), None)
     assert row["status"] is None
     assert time.monotonic() - began < 100
     assert (tmp_path / "slow.log").read_text() == "begun\n"
 
 
 def test_nothing_starts_once_the_budget_is_spent(batch: ModuleType, tmp_path: Path) -> None:
-    assert batch.go(made(batch, tmp_path, 0.0), {"late": batch.Step(30, "touch {result}")}, None) == 0
+    assert batch.go(made(batch, tmp_path, 0.0), {"late": batch.Step(30, "touch {result}")}, None, [None]) == 0
     assert not (tmp_path / "late.json").exists()
+
+
+def test_each_gpu_takes_the_next_step_and_sees_no_other(batch: ModuleType, tmp_path: Path) -> None:
+    # each waits for the other: they run side by side
+    command = (
+        f"cd {tmp_path}; echo $CUDA_VISIBLE_DEVICES > {{result}}; until [ -e %s.json ]; do sleep 0.05; done"
+    )
+    steps = {"a": batch.Step(60, command.replace("%s", "b")), "b": batch.Step(60, command.replace("%s", "a"))}
+    assert batch.go(made(batch, tmp_path), steps, "one", ["4", "7"]) == 0
+    assert {(tmp_path / f"{name}.json").read_text() for name in steps} == {"4\n", "7\n"}
+    told = json.loads((tmp_path / "batch.json").read_text())
+    assert {row["gpu"] for row in told.values()} == {"4", "7"}
 
 
 def test_steps_are_chosen_by_what_is_given(batch: ModuleType) -> None:
