@@ -12,10 +12,11 @@ import pytest
 
 from warpsmith.compile import LocalCompiler, extensions
 from warpsmith.compile.collection import MAX_EXTENSIONS, _read
+from warpsmith.compile.extensions import INDEX
 from warpsmith.compile.flags import extension_flags
 from warpsmith.compile.isolation import take
 from warpsmith.compile.options import raised
-from warpsmith.compile.requests import INDEX, inline_request
+from warpsmith.compile.requests import inline_request
 from warpsmith.errors import CompileFailedError, InfrastructureError
 from warpsmith.sandbox import LocalSandbox, python_paths
 from warpsmith.types import CompileStatus, Submission, Task

@@ -16,8 +16,8 @@ import pytest
 from warpsmith.errors import InfrastructureError, UsageError
 from warpsmith.sandbox import SANDBOXES, LocalSandbox, best_available, by_name, python_paths
 from warpsmith.sandbox.process import Tree, run_tree
-from warpsmith.sandbox.view import OWN_UIDS
 from warpsmith.types.protocols import SandboxSpec, SandboxUser
+from warpsmith.types.users import OWN_UIDS
 
 
 @pytest.fixture(params=[kind for kind in SANDBOXES if kind is not LocalSandbox], ids=lambda kind: kind.name)

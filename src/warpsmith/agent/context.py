@@ -13,9 +13,9 @@ from warpsmith.agent.confine import Workspace
 from warpsmith.agent.failures import ToolError
 from warpsmith.agent.shell import Job, Shell, Surroundings
 from warpsmith.sandbox import LocalSandbox
-from warpsmith.sandbox.view import UID
 from warpsmith.types.base import sha256_hex
 from warpsmith.types.protocols import Sandbox
+from warpsmith.types.users import UID
 
 MAX_FILE_BYTES = 16 << 20
 """What can be edited; larger files can only be looked into."""

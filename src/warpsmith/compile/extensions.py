@@ -3,10 +3,17 @@
 import importlib.util
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from warpsmith.compile.requests import INDEX, ExtensionRequest, inline_request, load_request
 from warpsmith.errors import CompileFailedError
+
+if TYPE_CHECKING:
+    from warpsmith.compile.requests import ExtensionRequest
+
+FOLDER = "warpsmith_extensions"
+"""Beside `model_new.py`: one folder an extension, and the index."""
+INDEX = f"{FOLDER}/index.json"
+"""Request hash → path of the built library, relative to the submission."""
 
 
 def install(folder: Path) -> None:
@@ -20,10 +27,13 @@ def install(folder: Path) -> None:
         return
     import torch.utils.cpp_extension as cpp_extension
 
+    # pydantic, which other submissions' processes do without
+    from warpsmith.compile.requests import inline_request, load_request
+
     built: dict[str, str] = json.loads(index.read_text())
     loaded: dict[str, Any] = {}
 
-    def found(request: ExtensionRequest) -> Any:
+    def found(request: "ExtensionRequest") -> Any:
         key = request.content_hash
         if key not in loaded:
             if key not in built:
@@ -38,7 +48,7 @@ def install(folder: Path) -> None:
     cpp_extension.load = lambda *args, **kwargs: found(load_request(folder, *args, **kwargs))
 
 
-def _opened(request: ExtensionRequest, path: Path) -> Any:
+def _opened(request: "ExtensionRequest", path: Path) -> Any:
     if not request.python_module:
         import torch
 

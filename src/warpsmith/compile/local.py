@@ -12,13 +12,14 @@ from warpsmith.compile.backends import Backend, backend_for
 from warpsmith.compile.binding import MODULE, write_binding
 from warpsmith.compile.cache import Cache, Entry
 from warpsmith.compile.collection import collect
+from warpsmith.compile.extensions import FOLDER, INDEX
 from warpsmith.compile.isolation import default_sandbox, lay_out, take
 from warpsmith.compile.launchers import SUFFIX, Launcher
 from warpsmith.compile.log import trimmed, undefined_references
 from warpsmith.compile.plan import Plan, Unit, Whole, plan_whole, raw_key
 from warpsmith.compile.process import MAX_FILE_BYTES, BuildTimedOutError, Processes
 from warpsmith.compile.ptxas import split_report
-from warpsmith.compile.requests import FOLDER, INDEX, ExtensionRequest
+from warpsmith.compile.requests import ExtensionRequest
 from warpsmith.compile.toolchain import EXPORTED_SYMBOLS
 from warpsmith.errors import CompileFailedError, SubmissionUnsupportedError
 from warpsmith.store.paths import cache_root

@@ -16,11 +16,6 @@ from pydantic import Field, ValidationError, field_validator
 from warpsmith.errors import CompileFailedError
 from warpsmith.types import Record
 
-FOLDER = "warpsmith_extensions"
-"""Beside `model_new.py`: one folder an extension, and the index."""
-INDEX = f"{FOLDER}/index.json"
-"""Request hash → path of the built library, relative to the submission."""
-
 _SYSTEM = ("/usr/", "/opt/")
 _Words = Iterable[str] | str | None
 

@@ -14,7 +14,6 @@ from warpsmith.sandbox.limits import FIRST_TO_GO, become_own_user, drop_privileg
 from warpsmith.sandbox.probe import missing, probe
 from warpsmith.sandbox.view import (
     OWN_UID_VARIABLE,
-    UID,
     Kind,
     Mount,
     as_own_user,
@@ -24,6 +23,7 @@ from warpsmith.sandbox.view import (
     system_mounts,
 )
 from warpsmith.types.protocols import SandboxSpec
+from warpsmith.types.users import UID
 
 _TOOLS = ("bwrap", "setpriv", "prlimit")
 _FLAGS = {Kind.READ_ONLY: "--ro-bind", Kind.WRITABLE: "--bind", Kind.DEVICE: "--dev-bind"}

@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from warpsmith.sandbox.probe import missing, probe
-from warpsmith.sandbox.view import UID, Kind, Mount, cwd_inside, job_mounts, system_mounts
+from warpsmith.sandbox.view import Kind, Mount, cwd_inside, job_mounts, system_mounts
 from warpsmith.types.protocols import SandboxSpec
+from warpsmith.types.users import UID
 
 IMAGE = "warpsmith-sandbox:1"
 _WRAPPER = Path(__file__).with_name("docker_wrapper.py")

@@ -2,8 +2,9 @@
 
 from shlex import join
 
-from warpsmith.sandbox.view import OWN_UID_VARIABLE, UID
+from warpsmith.sandbox.view import OWN_UID_VARIABLE
 from warpsmith.types.protocols import SandboxSpec
+from warpsmith.types.users import UID
 
 FIRST_TO_GO = "{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null || :"
 """A line of shell. Where memory runs out, what runs there ends before whoever judges it; not everyone may say so."""

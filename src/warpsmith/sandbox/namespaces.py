@@ -17,7 +17,6 @@ from warpsmith.sandbox.limits import FIRST_TO_GO, become_own_user, drop_privileg
 from warpsmith.sandbox.probe import SBIN, missing, probe
 from warpsmith.sandbox.view import (
     OWN_UID_VARIABLE,
-    UID,
     Kind,
     Mount,
     as_own_user,
@@ -27,6 +26,7 @@ from warpsmith.sandbox.view import (
     system_mounts,
 )
 from warpsmith.types.protocols import SandboxSpec
+from warpsmith.types.users import UID
 
 _TOOLS = ("unshare", "setpriv", "prlimit", "mount", "umount", "pivot_root", "sh")
 _ROOT = "/tmp"

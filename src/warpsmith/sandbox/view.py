@@ -11,12 +11,7 @@ from pathlib import Path
 
 from warpsmith.errors import InfrastructureError, UsageError
 from warpsmith.types.protocols import SandboxSpec, SandboxUser
-
-UID = 65534
-"""The user that isolated processes share, and the group of all of them."""
-
-OWN_UIDS = range(2_000_000_000, 2_000_000_000 + (1 << 22))
-"""As root, users of one isolated tree each: this range's start plus a process id (at most 2^22 on Linux)."""
+from warpsmith.types.users import OWN_UIDS, UID
 
 OWN_UID_VARIABLE = "WARPSMITH_SANDBOX_UID"
 """Of the shell that starts a sandbox, whose process id becomes the sandbox's."""

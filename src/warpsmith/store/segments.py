@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from warpsmith.errors import InfrastructureError
 from warpsmith.store.files import make_folder, refused, sync_folder
 from warpsmith.types import Episode, Pins, Record, TaskRef, Turn, Verdict
-from warpsmith.types.base import Device
+from warpsmith.types.kinds import Device
 
 
 class Manifest(Record):

@@ -5,7 +5,7 @@ from enum import StrEnum
 from pydantic import Field, model_validator
 
 from warpsmith.types import Record, sha256_hex
-from warpsmith.types.base import Device
+from warpsmith.types.kinds import Device
 
 
 class OperatorKind(StrEnum):

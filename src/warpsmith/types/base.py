@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,17 +24,3 @@ class Record(BaseModel):
     def content_hash(self) -> str:
         """Hex SHA-256 of `canonical_json()`."""
         return sha256_hex(self.canonical_json())
-
-
-class Device(StrEnum):
-    """Where kernels run: a real GPU, or the CPU simulator, which proves correctness and never speed."""
-
-    CUDA = "cuda"
-    SIM = "sim"
-
-
-class Rules(StrEnum):
-    """`paper`: forward may use views, `empty*` and own ops only. `practical`: torch ops too, share reported."""
-
-    PAPER = "paper"
-    PRACTICAL = "practical"

@@ -4,7 +4,8 @@ from enum import StrEnum
 
 from pydantic import model_validator
 
-from warpsmith.types.base import Device, Record, sha256_hex
+from warpsmith.types.base import Record, sha256_hex
+from warpsmith.types.kinds import Device
 from warpsmith.types.task import Task, TaskSource
 from warpsmith.types.verdict import Machine
 

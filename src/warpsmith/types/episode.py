@@ -4,7 +4,8 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from warpsmith.types.base import Device, Record, Rules
+from warpsmith.types.base import Record
+from warpsmith.types.kinds import Device, Rules
 from warpsmith.types.llm import Usage
 from warpsmith.types.reward import Reward
 

@@ -2,7 +2,8 @@
 
 from enum import StrEnum
 
-from warpsmith.types.base import Device, Record
+from warpsmith.types.base import Record
+from warpsmith.types.kinds import Device
 
 
 class JobOutcome(StrEnum):

@@ -6,10 +6,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from warpsmith.types.base import Device, Record, Rules
+from warpsmith.types.base import Record
 from warpsmith.types.compile import CompileResult, Target
 from warpsmith.types.episode import StopReason, Turn
 from warpsmith.types.job import Job, JobResult
+from warpsmith.types.kinds import Device, Rules
 from warpsmith.types.llm import Entry, Message, Reply, Usage
 from warpsmith.types.submission import Submission
 from warpsmith.types.task import Task

@@ -8,9 +8,10 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from warpsmith.types.base import Device, Record, Rules
+from warpsmith.types.base import Record
 from warpsmith.types.compile import CompileResult
 from warpsmith.types.evidence import Evidence
+from warpsmith.types.kinds import BaselineKind, Device, Rules, baseline_name
 from warpsmith.types.roofline import Roofline
 
 SCHEMA_VERSION = 1
@@ -98,23 +99,6 @@ class TimeStats(Record):
     """One a bracket."""
 
 
-class BaselineKind(StrEnum):
-    """How a baseline runs the model. All but EAGER are forms of torch.compile."""
-
-    EAGER = "eager"
-    COMPILE = "compile"
-    FROZEN = "frozen"
-    """Inductor freezing: weights are constants, and what is computed from them alone, casts too, is done ahead."""
-    MAX_AUTOTUNE = "max-autotune"
-    CUDA_GRAPHS = "cuda-graphs"
-    TVM = "tvm"
-
-    @property
-    def side(self) -> str:
-        """The ratio that it counts for: `eager` or `compile`."""
-        return "eager" if self is BaselineKind.EAGER else "compile"
-
-
 class MenuTime(Record):
     """The time of a baseline other than the two in PyTorch's default mode."""
 
@@ -167,11 +151,6 @@ class Timings(Record):
         for entry in self.menu:
             if entry.stats is not None:
                 yield entry.mode, entry.kind, entry.stats
-
-
-def baseline_name(mode: str, kind: BaselineKind) -> str:
-    """`tf32 compile`: how a baseline is called wherever it is named."""
-    return f"{mode} {kind.value}"
 
 
 class PaperSpeedup(Record):

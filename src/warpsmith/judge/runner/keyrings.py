@@ -3,7 +3,7 @@
 import ctypes
 import os
 
-from warpsmith.sandbox.view import OWN_UIDS, UID
+from warpsmith.types.users import OWN_UIDS, UID
 
 _KEYCTL = 250
 """The system call's number on x86-64."""
