@@ -32,6 +32,10 @@ REPLAYED = "replayed:"
 _MODEL_FILE = "model_new.py"
 
 
+def _nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True)
 class Workbench:
     """What episodes are built and judged with."""
@@ -41,6 +45,8 @@ class Workbench:
     target: Target
     settings: JudgeSettings
     limits: Limits
+    close: Callable[[], None] = _nothing
+    """Ends what was started to judge; so does the end of this process."""
 
 
 class Sampled:

@@ -1,5 +1,6 @@
 """The judge of a training run, described so that every worker can make its own."""
 
+import queue
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -8,7 +9,12 @@ from warpsmith.rollout import Limits
 from warpsmith.rollout.scripted import ScriptedCompiler, ScriptedJudge, scripted_verdict
 from warpsmith.training.collect import Workbench
 from warpsmith.types import Device, Record, Status, Submission, Target, Task, Verdict
-from warpsmith.types.protocols import JudgeSettings
+from warpsmith.types.protocols import Judge, JudgeSettings
+
+_AT_ONCE = {Device.SIM: 1, Device.CUDA: 3}
+"""Judgements at a time for each that the pool runs: on a GPU one runs while others compile."""
+_WARM = ("warpsmith.judge.session",)
+"""What workers load before their first job."""
 
 
 class JudgeSpec(Record):
@@ -27,21 +33,48 @@ def connect_judge(spec: JudgeSpec) -> Workbench:
     return JUDGES[spec.kind](spec)
 
 
+class SharedJudge:
+    """A judge for any number of threads: `at_once` of them judge at a time, each with one of its own from `make`."""
+
+    def __init__(self, make: Callable[[], Judge], at_once: int):
+        self._make = make
+        # the one that was used last comes first: no more are made than are needed
+        self._free: queue.LifoQueue[Judge | None] = queue.LifoQueue()
+        for _ in range(at_once):
+            self._free.put(None)
+
+    def judge(self, task: Task, submission: Submission, settings: JudgeSettings) -> Verdict:
+        """One verdict, once a judge is free."""
+        judge = self._free.get()
+        try:
+            judge = judge or self._make()
+            return judge.judge(task, submission, settings)
+        finally:
+            self._free.put(judge)
+
+
 def _local(spec: JudgeSpec) -> Workbench:
     from warpsmith.compile import LocalCompiler
-    from warpsmith.gpu import LocalPool
+    from warpsmith.gpu.pool import WorkerPool
+    from warpsmith.gpu.warm import WarmWorker
+    from warpsmith.judge.repeating import RepeatingJudge
     from warpsmith.judge.service import LocalJudge
     from warpsmith.sandbox import for_submissions
     from warpsmith.sandbox.process import Tree
 
-    compiler = LocalCompiler()
-    judge = LocalJudge(LocalPool(Tree), compiler, for_submissions(), arch=spec.arch)
+    device = spec.settings.device
+    pool, compiler, sandbox = WorkerPool(lambda: WarmWorker(Tree, _WARM)), LocalCompiler(), for_submissions()
+
+    def one() -> Judge:
+        return RepeatingJudge(LocalJudge(pool, compiler, sandbox, arch=spec.arch), pool.renew)
+
     return Workbench(
-        judge=judge,
+        judge=SharedJudge(one, _AT_ONCE[device] * max(1, pool.capacity(device))),
         compiler=compiler,
-        target=Target(device=spec.settings.device, arch=spec.arch),
+        target=Target(device=device, arch=spec.arch),
         settings=spec.settings,
         limits=Limits(),
+        close=pool.close,
     )
 
 

@@ -84,11 +84,17 @@ def play_stage(
         if (done := folder.open(asked)) is not None:
             return done
         begun = time.monotonic()
-        for number, episode in enumerate(
-            _episodes(folder.path / RUN, tasks, inputs, bench(), policy, note), 1
-        ):
-            earned = episode.reward.milestone if episode.reward else None
-            note(f"{number}: {episode.task_name} by {episode.policy}: {episode.stop.value}, reward {earned}")
+        made = bench()
+        try:
+            for number, episode in enumerate(
+                _episodes(folder.path / RUN, tasks, inputs, made, policy, note), 1
+            ):
+                earned = episode.reward.milestone if episode.reward else None
+                note(
+                    f"{number}: {episode.task_name} by {episode.policy}: {episode.stop.value}, reward {earned}"
+                )
+        finally:
+            made.close()
         rewards = rewards_by_task([RunReader(folder.path / RUN)], reward)
         figures = {"episodes": float(sum(map(len, rewards.values()))), "tasks": float(len(rewards))}
         for label, above in (("passed", 0.0), ("faster_than_eager", 1.0), ("faster_than_both", 2.0)):
