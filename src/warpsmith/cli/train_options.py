@@ -13,6 +13,7 @@ from warpsmith.cli.train_inputs import judge_spec, read_recipe, read_runs, rewar
 
 if TYPE_CHECKING:
     from warpsmith.store import RunReader
+    from warpsmith.training.budget import Budget
     from warpsmith.training.judges import JudgeSpec
     from warpsmith.training.recipes import Recipe
     from warpsmith.training.reward import RewardSettings
@@ -40,6 +41,10 @@ RecipeOption = Annotated[
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIGURE=VALUE", help="Another value of a recipe's figure, as JSON."),
+]
+BudgetOption = Annotated[
+    float | None,
+    typer.Option("--budget", metavar="SECONDS", min=0, help="Pause after so long; the same command goes on."),
 ]
 JudgeOption = Annotated[
     str,
@@ -111,12 +116,19 @@ class StageOptions:
     out: OutOption
     recipe: RecipeOption = "one_gpu"
     changes: SetOption = None
+    budget: BudgetOption = None
     as_json: JsonOption = False
     debug: DebugOption = False
 
     def read_recipe(self) -> "Recipe":
         """The recipe with its changes. Raises UsageError."""
         return read_recipe(self.recipe, self.changes)
+
+    def read_budget(self) -> "Budget":
+        """How long it may run from now on."""
+        from warpsmith.training.budget import Budget
+
+        return Budget.of(self.budget)
 
 
 @dataclass(frozen=True, kw_only=True)

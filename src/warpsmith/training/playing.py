@@ -2,18 +2,25 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Self
+
+from pydantic import Field, JsonValue
 
 from warpsmith import __version__
 from warpsmith.agent.policy import AgentPolicy
 from warpsmith.agent.settings import AgentSettings
 from warpsmith.agent.single_turn import SingleTurnPolicy
+from warpsmith.rollout import Limits
+from warpsmith.rollout.episode import EVALUATION_TURNS
 from warpsmith.sandbox import LocalSandbox, best_available
 from warpsmith.store import Manifest, RunReader, RunStore
 from warpsmith.store.files import write_atomic
+from warpsmith.training.budget import NO_BUDGET, Budget, BudgetSpentError
 from warpsmith.training.collect import REPLAYED, Workbench, collect, render
 from warpsmith.training.evaluate import rate, rewards_by_task
-from warpsmith.training.local_model import LocalModel
+from warpsmith.training.local_model import PlayedModel
 from warpsmith.training.player import Mode
 from warpsmith.training.recipes import Recipe
 from warpsmith.training.reports import stage_report
@@ -34,6 +41,21 @@ class PlayInputs(Record):
     samples: int
     rendered: bool = False
     unsafe_local: bool = False
+    turns: int = EVALUATION_TURNS
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
+    """Of the model that plays: another one's episodes are not these."""
+
+    @classmethod
+    def of_model(cls, folder: str, mode: Mode, samples: int, made: Recipe, unsafe_local: bool) -> Self:
+        """A model that plays by a recipe."""
+        told = {"context_tokens", "answer_tokens", "temperature", "compact"}
+        return cls(
+            policy=f"{mode.value}:{folder}",
+            samples=samples,
+            unsafe_local=unsafe_local,
+            turns=made.turns,
+            settings=made.model_dump(mode="json", include=told) | {"context_tokens": made.context_tokens},
+        )
 
 
 def model_name(folder: str) -> str:
@@ -43,16 +65,24 @@ def model_name(folder: str) -> str:
 
 
 def model_policy(
-    model: LocalModel, name: str, mode: Mode, made: Recipe, *, unsafe_local: bool = False
+    model: PlayedModel,
+    name: str,
+    mode: Mode,
+    made: Recipe,
+    *,
+    unsafe_local: bool = False,
+    budget: Budget = NO_BUDGET,
 ) -> Policy:
     """A policy that keeps the ids it draws, so that its episodes can be trained on."""
-    llm = TokenLLM(name, model.encoder, model.generate, made.context_tokens, temperature=made.temperature)
+    generate = budget.guard(model.generate)
+    llm = TokenLLM(name, model.encoder, generate, made.context_tokens, temperature=made.temperature)
     settings = AgentSettings(
         context_tokens=max(1024, made.context_tokens),
         max_output_tokens=made.answer_tokens,
         keep_tokens=True,
         text_tools=True,
         trim=False,
+        compact=made.compact,
     )
     if mode is Mode.SINGLE_TURN:
         return SingleTurnPolicy(llm, settings)
@@ -68,9 +98,14 @@ def play_stage(
     policy: Callable[[], Policy],
     reward: RewardSettings,
     *,
+    at_once: int = 1,
+    budget: Budget = NO_BUDGET,
     note: Callable[[str], None] = print,
 ) -> StageResult:
-    """Plays every task `inputs.samples` times into the folder's run, and says how often it passed."""
+    """Plays every task `inputs.samples` times into the folder's run, and says how often it passed.
+
+    `policy` makes one for each episode; with `at_once` above 1 they play in as many threads.
+    """
     with StageFolder(out) as folder:
         asked = StageManifest(
             stage=stage,
@@ -83,16 +118,17 @@ def play_stage(
         )
         if (done := folder.open(asked)) is not None:
             return done
-        begun = time.monotonic()
+        begun, paused = time.monotonic(), False
         made = bench()
+        episodes = _episodes(folder.path / RUN, tasks, inputs, made, policy, note, at_once, budget)
         try:
-            for number, episode in enumerate(
-                _episodes(folder.path / RUN, tasks, inputs, made, policy, note), 1
-            ):
+            for number, episode in enumerate(episodes, 1):
                 earned = episode.reward.milestone if episode.reward else None
                 note(
                     f"{number}: {episode.task_name} by {episode.policy}: {episode.stop.value}, reward {earned}"
                 )
+        except BudgetSpentError:
+            paused = True
         finally:
             made.close()
         rewards = rewards_by_task([RunReader(folder.path / RUN)], reward)
@@ -100,9 +136,10 @@ def play_stage(
         for label, above in (("passed", 0.0), ("faster_than_eager", 1.0), ("faster_than_both", 2.0)):
             found = rate(rewards, above)
             figures |= {label: found.mean, f"{label}/low": found.low, f"{label}/high": found.high}
-        result = StageResult(stage=stage, figures=figures, seconds=round(time.monotonic() - begun, 1))
+        seconds = round(time.monotonic() - begun, 1)
+        result = StageResult(stage=stage, figures=figures, paused=paused, seconds=seconds)
         write_atomic(folder.path / REPORT, stage_report(folder, result, []))
-        return folder.finish(result)
+        return result if paused else folder.finish(result)
 
 
 def _episodes(
@@ -112,7 +149,10 @@ def _episodes(
     bench: Workbench,
     policy: Callable[[], Policy],
     note: Callable[[str], None],
+    at_once: int,
+    budget: Budget,
 ) -> Iterator[Episode]:
+    bench = replace(bench, limits=Limits(turns=inputs.turns))
     with RunStore(run) as store:
         store.open(
             Manifest(
@@ -130,6 +170,8 @@ def _episodes(
             inputs.samples,
             bench,
             store,
+            at_once=at_once,
+            budget=budget,
             failed=lambda task, error: note(f"{task.name} is left for the next run: {error}"),
         ):
             yield episode

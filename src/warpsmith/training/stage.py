@@ -59,13 +59,17 @@ class StageManifest(Record):
 
 
 class StageResult(Record):
-    """What came of a stage. `model` is a folder in Hugging Face's format; `stopped` names the alarm that ended it."""
+    """What came of a stage. `model` is a folder in Hugging Face's format; `stopped` names the alarm that ended it.
+
+    `paused`: its budget was spent, and the same command goes on; such a result is not stored.
+    """
 
     stage: Stage
     model: str | None = None
     steps: int = 0
     figures: dict[str, float] = Field(default_factory=dict)
     stopped: Alarm | None = None
+    paused: bool = False
     seconds: float = 0.0
 
 
