@@ -15,6 +15,7 @@ from warpsmith.errors import UsageError
 from warpsmith.store.files import write_atomic
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_KEPT = frozenset({"config.json", "generation_config.json"})
 _BASE = "base_model_name_or_path"
 _FROM = "made_from.json"
 """In a merged folder: what it was merged from."""
@@ -39,6 +40,11 @@ def chain(folder: Path) -> list[Path]:
             )
         found.insert(0, below)
     return found
+
+
+def tokenizer_folder(folder: Path) -> Path:
+    """Where a model's tokenizer lies: adapters have none of their own. Raises UsageError."""
+    return chain(folder)[0]
 
 
 def load_whole(folder: Path, dtype: str, attention: str = "sdpa", *, value_head: bool = False) -> Any:
@@ -67,8 +73,8 @@ def whole_folder(folder: Path, into: Path, *, value_head: bool = False) -> Path:
         return into
     shutil.rmtree(into, ignore_errors=True)
     load_whole(folder, "float32", value_head=value_head).save_pretrained(into)
-    for path in folder.iterdir():
-        if path.is_file() and path.name not in (CONFIG, WEIGHTS) and not (into / path.name).exists():
+    for path in tokenizer_folder(folder).iterdir():
+        if path.is_file() and path.suffix not in (".safetensors", ".bin") and not (into / path.name).exists():
             shutil.copy(path, into / path.name)
     # last: where it lies, the folder is whole
     write_atomic(into / _FROM, told)
@@ -92,6 +98,10 @@ def write_adapter(folder: Path, config: Mapping[str, Any], weights: Mapping[str,
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        # a tokenizer is larger than a small adapter, and the model below has it
+        if path.name not in _KEPT:
+            path.unlink()
     save_file(dict(weights), folder / WEIGHTS, metadata={"format": "pt"})
     relative = os.path.relpath(made_from(base).absolute(), folder.absolute())
     write_atomic(folder / CONFIG, json.dumps(dict(config) | {_BASE: relative, "task_type": None}, indent=2))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from warpsmith.errors import UsageError
-from warpsmith.training.adapters import load_whole
+from warpsmith.training.adapters import load_whole, tokenizer_folder
 from warpsmith.training.batching import Batches, Blocking
 from warpsmith.training.chat import ChatEncoder
 from warpsmith.training.recipes import Recipe
@@ -123,7 +123,7 @@ def _load(folder: str, dtype: str, attention: str) -> tuple[ChatEncoder, Any]:
 
     model = load_whole(Path(folder), dtype, attention)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder(Path(folder)), local_files_only=True)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"{folder} holds no tokenizer", hint="give the folder of a model in Hugging Face's format"

@@ -112,6 +112,33 @@ _TINY = Recipe(
     silence_s=900.0,
 )
 
+_LENT = Recipe(
+    rollout="transformers",
+    lora_rank=2,
+    lora_alpha=16,
+    actor_lr=1e-4,
+    critic_lr=2e-4,
+    batch=64,
+    samples=8,
+    micro_batch=2,
+    steps=24,
+    save_every=2,
+    turns=4,
+    compact=True,
+    at_once=64,
+    prompt_tokens=3072,
+    response_tokens=4096,
+    answer_tokens=768,
+    rollout_memory=0.3,
+    agent_workers=1,
+    fine_tune_lr=3e-4,
+    fine_tune_batch=16,
+    fine_tune_epochs=4,
+    value_batch=32,
+    value_epochs=4,
+    silence_s=600.0,
+)
+
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         # arXiv 2602.24286: 131,072 tokens, 150 turns, 150 steps of 1024 episodes, no KL term
@@ -144,6 +171,8 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
             fine_tune_batch=16,
             value_batch=32,
         ),
+        # one H200 that is lent for minutes: Qwen2.5-Coder-1.5B or smaller, a checkpoint of at most 40 MB
+        "lent_gpu": _LENT,
         "cpu_tiny": _TINY,
     }
 )  # fmt: skip

@@ -12,7 +12,7 @@ from warpsmith import __version__
 from warpsmith.errors import UsageError
 from warpsmith.store import RunReader
 from warpsmith.store.files import write_atomic
-from warpsmith.training.adapters import whole_folder
+from warpsmith.training.adapters import tokenizer_folder, whole_folder
 from warpsmith.training.budget import NO_BUDGET, Budget
 from warpsmith.training.chat import ChatEncoder
 from warpsmith.training.curriculum import CurriculumSettings, draw
@@ -156,7 +156,7 @@ def tokenizer(model: str) -> object:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(model, local_files_only=True)
+        return AutoTokenizer.from_pretrained(tokenizer_folder(Path(model)), local_files_only=True)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"{model} holds no tokenizer", hint="give the folder of a model in Hugging Face's format"
@@ -350,6 +350,8 @@ def _finish(
         seconds=round(time.monotonic() - begun, 1),
     )
     write_atomic(folder.path / REPORT, stage_report(folder, result, rows))
+    if paused:
+        folder.forget()
     return result if paused else folder.finish(result)
 
 
