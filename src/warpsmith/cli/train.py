@@ -3,7 +3,6 @@
 import contextlib
 import json
 import sys
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,6 @@ from warpsmith.errors import UsageError
 
 if TYPE_CHECKING:
     from warpsmith.training.stage import StageResult
-    from warpsmith.types.protocols import Policy
 
 app = typer.Typer(
     help="Train a language model on the judge's proof, stage by stage. Each goes on where it was interrupted.",
@@ -153,37 +151,20 @@ def _reinforce(stage: str, asked: ReinforceOptions, *, single_turn: bool, unsafe
 def _play(stage: str, asked: PlayOptions, model: str) -> int:
     """A model's own episodes."""
     from warpsmith.training.launch import require_train_extra
-    from warpsmith.training.local_model import PlayedModel, open_model
     from warpsmith.training.player import Mode
-    from warpsmith.training.playing import PlayInputs, model_name, model_policy, play_stage
-    from warpsmith.training.reward import RewardSettings
+    from warpsmith.training.playing import play_model
     from warpsmith.training.stage import Stage
 
-    made, folder, unsafe_local = asked.read_recipe(), model_folder(model), asked.unsafe_local
+    made, folder = asked.read_recipe(), model_folder(model)
     spec = asked.judge_spec()
     tasks = read_tasks(asked.tasks, spec)
     require_train_extra()
     mode: Mode = Mode.SINGLE_TURN if asked.single_turn else Mode.AGENT
-    inputs = PlayInputs.of_model(folder, mode, asked.samples, made, unsafe_local)
-    budget, one = asked.read_budget(), threading.Lock()
-    loaded: list[PlayedModel] = []
-
-    def policy() -> "Policy":
-        with one:
-            if not loaded:
-                loaded.append(open_model(folder, made))
-        name = model_name(folder)
-        return model_policy(loaded[0], name, mode, made, unsafe_local=unsafe_local, budget=budget)
-
     with contextlib.redirect_stdout(sys.stderr):
-        try:
-            result = play_stage(
-                asked.out, Stage(stage), tasks, inputs, bench_of(spec), policy, RewardSettings(),
-                at_once=made.at_once, budget=budget, note=_note,
-            )  # fmt: skip
-        finally:
-            for model in loaded:
-                model.close()
+        result = play_model(
+            asked.out, Stage(stage), tasks, folder, mode, asked.samples, made, bench_of(spec),
+            unsafe_local=asked.unsafe_local, budget=asked.read_budget(), note=_note,
+        )  # fmt: skip
     return _told(result, asked.out, asked.as_json)
 
 

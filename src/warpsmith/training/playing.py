@@ -1,5 +1,6 @@
 """The stages that play: collecting trajectories, and evaluating a model. Neither trains anything."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -20,7 +21,7 @@ from warpsmith.store.files import write_atomic
 from warpsmith.training.budget import NO_BUDGET, Budget, BudgetSpentError
 from warpsmith.training.collect import REPLAYED, Workbench, collect, render
 from warpsmith.training.evaluate import rate, rewards_by_task
-from warpsmith.training.local_model import PlayedModel
+from warpsmith.training.local_model import PlayedModel, open_model
 from warpsmith.training.player import Mode
 from warpsmith.training.recipes import Recipe
 from warpsmith.training.reports import stage_report
@@ -140,6 +141,42 @@ def play_stage(
         result = StageResult(stage=stage, figures=figures, paused=paused, seconds=seconds)
         write_atomic(folder.path / REPORT, stage_report(folder, result, []))
         return result if paused else folder.finish(result)
+
+
+def play_model(
+    out: Path,
+    stage: Stage,
+    tasks: Sequence[Task],
+    folder: str,
+    mode: Mode,
+    samples: int,
+    made: Recipe,
+    bench: Callable[[], Workbench],
+    *,
+    unsafe_local: bool = False,
+    budget: Budget = NO_BUDGET,
+    note: Callable[[str], None] = print,
+) -> StageResult:
+    """`play_stage` of a model's own episodes, by a recipe. The model is loaded once an episode needs it."""
+    inputs = PlayInputs.of_model(folder, mode, samples, made, unsafe_local)
+    loaded: list[PlayedModel] = []
+    one = threading.Lock()
+
+    def policy() -> Policy:
+        with one:
+            if not loaded:
+                loaded.append(open_model(folder, made))
+        name = model_name(folder)
+        return model_policy(loaded[0], name, mode, made, unsafe_local=unsafe_local, budget=budget)
+
+    try:
+        return play_stage(
+            out, stage, tasks, inputs, bench, policy, RewardSettings(),
+            at_once=made.at_once, budget=budget, note=note,
+        )  # fmt: skip
+    finally:
+        for model in loaded:
+            model.close()
 
 
 def _episodes(
