@@ -9,9 +9,20 @@ from tests.agent.loop import SETTINGS, TASK
 
 from warpsmith.errors import InfrastructureError
 from warpsmith.judge.repeating import known
-from warpsmith.rollout.scripted import scripted_verdict
-from warpsmith.training.judges import JudgeSpec, SharedJudge, connect_judge
-from warpsmith.types import Device, Status, Submission, Task, Verdict
+from warpsmith.rollout.scripted import ScriptedCompiler, ScriptedJudge, scripted_verdict
+from warpsmith.training.judges import BuildFirst, JudgeSpec, SharedJudge, connect_judge
+from warpsmith.training.reward import RewardSettings, scalar
+from warpsmith.types import (
+    CompileResult,
+    CompileStatus,
+    Device,
+    Phase,
+    Status,
+    Submission,
+    Target,
+    Task,
+    Verdict,
+)  # fmt: skip
 from warpsmith.types.protocols import JudgeSettings, Menu
 
 
@@ -57,20 +68,45 @@ def test_a_judge_that_fails_is_free_again() -> None:
     assert shared.judge(TASK, Submission(files={"model_new.py": "x"}), SETTINGS).status is Status.PASSED
 
 
+class OnlySound(ScriptedCompiler):
+    """Builds all but what says `broken`."""
+
+    def build(self, submission: Submission, target: Target, task: Task | None = None) -> CompileResult:
+        found = super().build(submission, target, task)
+        if submission.files["model_new.py"] != "broken":
+            return found
+        return found.model_copy(
+            update={"status": CompileStatus.FAILED, "log": "In function f\nerror: it says so"}
+        )
+
+
+def test_what_does_not_build_is_not_put_before_the_judge() -> None:
+    judge = ScriptedJudge(lambda task, given, settings, calls: scripted_verdict(task, given, settings))
+    first = BuildFirst(judge, OnlySound(), Target(device=Device.SIM), 2)
+    found = [
+        first.judge(TASK, Submission(files={"model_new.py": text}), SETTINGS) for text in ("broken", "sound")
+    ]
+    assert [verdict.status for verdict in found] == [Status.COMPILE_FAILED, Status.PASSED]
+    assert (found[0].detail, found[0].phase) == ("error: it says so", Phase.COMPILE)
+    assert judge.asked == [found[1].submission_hash]
+
+
 @pytest.mark.slow
 def test_the_real_judge_is_asked_by_several_threads() -> None:
     bench = connect_judge(
         JudgeSpec(settings=JudgeSettings(device=Device.SIM, measure=False, baselines=Menu.PAPER))
     )
     task, right = known()
-    wrong = Submission(
-        files={name: text.replace("2.0f * x", "3.0f * x") for name, text in right.files.items()}
-    )
+    broken = Submission(files=right.files | {"kernels/axpy.cu": "no kernel"})
+    ends = Task(name="ends", code="import os\nos.kill(os.getpid(), 9)\n" + task.code)
+    asked = [(ends, right), (task, broken), (task, right)]
     try:
-        with ThreadPoolExecutor(2) as threads:
-            found = list(
-                threads.map(lambda one: bench.judge.judge(task, one, bench.settings), [right, wrong])
-            )
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(lambda one: bench.judge.judge(*one, bench.settings), asked))
     finally:
         bench.close()
-    assert [verdict.status for verdict in found] == [Status.PASSED, Status.WRONG]
+    # a task that ends its process says nothing of any policy, and costs the others nothing
+    assert [verdict.status for verdict in found] == [
+        Status.UNSUPPORTED, Status.COMPILE_FAILED, Status.PASSED,
+    ]  # fmt: skip
+    assert scalar(found[0], RewardSettings()) is None
