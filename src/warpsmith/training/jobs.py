@@ -34,6 +34,7 @@ class LearnerJob(Record):
     lambdas: Lambdas = Lambdas()
     watch: WatchSettings = WatchSettings()
     budget: Budget = NO_BUDGET
+    trackers: tuple[str, ...] = ()
 
 
 class PpoJob(Record):
@@ -45,5 +46,6 @@ class PpoJob(Record):
     lambdas: Lambdas = Lambdas()
     watch: WatchSettings = WatchSettings()
     budget: Budget = NO_BUDGET
+    trackers: tuple[str, ...] = ()
     ratio_limit: float = Field(2.0, gt=1)
     """Importance ratios of generator to trainer are cut here."""

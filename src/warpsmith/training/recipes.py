@@ -66,6 +66,8 @@ class Recipe(Record):
     value_batch: int = Field(256, ge=1)
     value_epochs: int = Field(2, ge=1)
     watch: WatchSettings = WatchSettings()
+    trackers: tuple[str, ...] = ()
+    """Where figures also go: names in `trackers.TRACKERS`."""
     silence_s: float = 3600.0
     """A trainer that has not moved for so long is ended."""
 

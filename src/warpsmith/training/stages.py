@@ -34,6 +34,7 @@ from warpsmith.training.stage import (
     StageManifest,
     StageResult,
 )
+from warpsmith.training.trackers import require_trackers
 from warpsmith.training.trajectories import gather
 from warpsmith.types import Record, Task
 
@@ -133,6 +134,7 @@ def reinforce(
 ) -> StageResult:
     """PPO on the tasks, drawn by what `earlier` runs earned on them and mixed with the user's own."""
     require_train_extra(engine)
+    require_trackers(made.trackers)
     with StageFolder(out) as folder:
         asked = _asked(
             stage,
@@ -226,6 +228,7 @@ def _ppo_job(
         watch=made.watch,
         ratio_limit=made.ratio_limit,
         budget=budget,
+        trackers=made.trackers,
     )
     write_atomic(path, job.model_dump_json(indent=2))
     return path
@@ -251,6 +254,7 @@ def _supervised(
 ) -> StageResult:
     """Chooses once what is learned, and learns it to the end."""
     require_train_extra(engine)
+    require_trackers(made.trackers)
     with StageFolder(out) as folder:
         if (done := folder.open(asked)) is not None:
             return done
@@ -302,6 +306,7 @@ def _learner_job(
         lambdas=made.lambdas,
         watch=made.watch,
         budget=budget,
+        trackers=made.trackers,
     )
     path = folder.path / "job.json"
     write_atomic(path, job.model_dump_json(indent=2))

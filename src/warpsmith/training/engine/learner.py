@@ -68,7 +68,8 @@ class FineTuner(SFTTrainer):
         Exits with COLLAPSED where the watch says so, with PAUSED where no further step fits the budget.
         """
         is_first = torch.distributed.get_rank() == 0
-        recorder = Recorder(Path(self._job.folder), self._job.watch, writes=is_first)
+        job = self._job
+        recorder = Recorder(Path(job.folder), job.watch, writes=is_first, trackers=job.trackers)
         step = self.resume_global_step
         if step >= self.total_training_steps:
             return

@@ -45,7 +45,7 @@ class Trainer(PPOTrainerSync):
     def __init__(self, config: Any, job: PpoJob):
         super().__init__(config)
         self._job = job
-        self._recorder = Recorder(Path(job.folder), job.watch)
+        self._recorder = Recorder(Path(job.folder), job.watch, trackers=job.trackers)
         self._saved = False
         self._took: list[float] = []
 
