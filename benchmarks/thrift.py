@@ -13,6 +13,7 @@
 
 import argparse
 import contextlib
+import json
 import statistics
 import tempfile
 import time
@@ -186,7 +187,9 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(SECTIONS))
     parser.add_argument("--out", type=Path, default=RESULTS / "thrift.json")
     args = parser.parse_args()
-    found = {}
+    # what is not measured now stays as it was
+    found = json.loads(args.out.read_text()) if args.out.exists() else {}
+    found.pop("measured_on", None)
     with tempfile.TemporaryDirectory() as folder:
         for name in args.only.split(","):
             found[name] = SECTIONS[name](Path(folder))

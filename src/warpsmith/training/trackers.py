@@ -15,14 +15,14 @@ Track = Callable[[int, Mapping[str, float]], None]
 """(step, figures)."""
 
 
-def require_trackers(names: Sequence[str]) -> None:
+def require_trackers(names: Sequence[str], find: Callable[[str], object | None] = find_spec) -> None:
     """UsageError for an unknown name, MissingExtraError for one whose package is not installed."""
     for name in names:
         if name not in TRACKERS:
             raise UsageError(
                 f"unknown tracker {name!r}", hint=f"choose one of: {', '.join(sorted(TRACKERS))}"
             )
-        if find_spec(name) is None:
+        if find(name) is None:
             raise MissingExtraError(f"{name} is not installed", hint=f"pip install {name}")
 
 
