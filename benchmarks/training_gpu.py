@@ -2,7 +2,7 @@
 
     python benchmarks/training_gpu.py --folder DIR --model DIR --tasks SPEC --held-out SPEC [--budget SECONDS]
         [--held-out-tasks 50] [--samples 4] [--recipe lent_gpu] [--set FIGURE=VALUE] [--device auto] [--judge local]
-        [--single-turn] [--out FILE]
+        [--single-turn] [--no-measure] [--out FILE]
 
 The model plays, learns from what it passed, its critic from all that it played, both by PPO; before and behind each
 its pass rate on held-out tasks is taken, with 95 % intervals from drawing tasks again. A task of both sets is not
@@ -41,10 +41,11 @@ def main() -> int:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--judge", default="local")
     parser.add_argument("--single-turn", action="store_true")
+    parser.add_argument("--no-measure", action="store_true")
     parser.add_argument("--out", type=Path, default=RESULTS / "training_gpu.json")
     args = parser.parse_args()
     budget = Budget.of(args.budget)
-    spec = judge_spec(args.judge, args.device, "practical")
+    spec = judge_spec(args.judge, args.device, "practical", measure=not args.no_measure)
     held_out = read_tasks(args.held_out, spec)
     chosen = random.Random(SEED).sample(held_out, min(args.held_out_tasks, len(held_out)))
     known = {task.task_hash for task in held_out}

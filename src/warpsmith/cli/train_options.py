@@ -36,7 +36,10 @@ EarlierOption = Annotated[
 ]
 ModelOption = Annotated[str, typer.Option("--model", help="Folder of a model in Hugging Face's format.")]
 RecipeOption = Annotated[
-    str, typer.Option("--recipe", metavar="NAME", help="Figures: paper, paper_warmup, one_gpu, cpu_tiny.")
+    str,
+    typer.Option(
+        "--recipe", metavar="NAME", help="Figures: paper, paper_warmup, one_gpu, lent_gpu, cpu_tiny."
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -50,6 +53,12 @@ JudgeOption = Annotated[
     str,
     typer.Option(
         "--judge", metavar="local|scripted:WORD", help="Who judges; scripted passes sources with WORD."
+    ),
+]
+MeasureOption = Annotated[
+    bool,
+    typer.Option(
+        "--measure/--no-measure", help="Time kernels; without it a right one earns 1, however fast."
     ),
 ]
 RewardOption = Annotated[
@@ -139,10 +148,11 @@ class JudgedOptions(StageOptions):
     device: DeviceOption = "auto"
     rules: RulesOption = "practical"
     judge: JudgeOption = "local"
+    measure: MeasureOption = True
 
     def judge_spec(self) -> "JudgeSpec":
         """The judge. Raises UsageError, MissingExtraError, InfrastructureError."""
-        return judge_spec(self.judge, self.device, self.rules)
+        return judge_spec(self.judge, self.device, self.rules, measure=self.measure)
 
 
 @dataclass(frozen=True, kw_only=True)
