@@ -10,6 +10,7 @@ class CharacterTokenizer:
     """Every character is a token, its code point the id; `⟩` closes a message."""
 
     eos_token_id: int | None = ord(CLOSE)
+    pad_token_id: int | None = None
 
     def apply_chat_template(self, conversation: list[dict[str, str]], **options: Any) -> str:
         text = "".join(f"{OPEN}{m['role'][0]}:{m['content']}{CLOSE}\n" for m in conversation)

@@ -1,5 +1,6 @@
 """A model in this process: what it says of its tokens is what a whole forward pass says."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from warpsmith.errors import UsageError
 torch = pytest.importorskip("torch", reason="needs torch")
 pytest.importorskip("transformers", reason="needs the extra train")
 
-from warpsmith.training.local_model import LocalModel  # noqa: E402
+from warpsmith.training.local_model import LocalModel, open_model  # noqa: E402
+from warpsmith.training.recipes import recipe  # noqa: E402
 from warpsmith.training.tiny import make_tiny_model  # noqa: E402
 from warpsmith.types.llm import Message, Role  # noqa: E402
 
@@ -46,6 +48,20 @@ def test_the_same_seed_says_the_same_and_no_temperature_the_likeliest(folder: st
     assert once == twice
     greedy = LocalModel(folder, "cpu", "float32").generate(prompt, 9, 0.0)
     assert greedy.ids == LocalModel(folder, "cpu", "float32", seed=8).generate(prompt, 9, 0.0).ids
+
+
+def test_many_conversations_at_a_time(folder: str) -> None:
+    pytest.importorskip("verl", reason="needs the version of transformers that the extra train pins")
+    model = open_model(folder, recipe("cpu_tiny", at_once=4, prompt_tokens=64, response_tokens=64))
+    prompts = [[*range(40, 60), last] for last in range(4)]
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            drawn = list(threads.map(lambda prompt: model.generate(prompt, 6, 0.8), prompts))
+    finally:
+        model.close()
+    for prompt, found in zip(prompts, drawn, strict=True):
+        assert 1 <= len(found.ids) <= 6
+        assert found.logprobs == pytest.approx(logprobs(folder, prompt, found.ids, 0.8), abs=1e-4)
 
 
 def test_a_folder_without_a_model(tmp_path: Path) -> None:

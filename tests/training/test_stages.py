@@ -11,6 +11,7 @@ from tests.training.test_stage import checkpoint
 from tests.training.test_token_llm import CLOSE, Says
 
 from warpsmith.errors import InfrastructureError, UsageError
+from warpsmith.training.budget import NO_BUDGET, Budget
 from warpsmith.training.judges import JudgeSpec
 from warpsmith.training.recipes import recipe
 from warpsmith.training.reports import stage_report
@@ -62,8 +63,9 @@ def steps(*rewards: float, mishap: Mishap | None = None, at: int = 0) -> list[Sc
     ]
 
 
-def ppo(out: Path, **changes: object) -> StageResult:
-    return reinforce(out, Stage.PPO, [TASK], [], [], INPUTS, recipe("cpu_tiny", **changes), engine=SCRIPTED)
+def ppo(out: Path, budget: Budget = NO_BUDGET, **changes: object) -> StageResult:
+    made = recipe("cpu_tiny", **changes)
+    return reinforce(out, Stage.PPO, [TASK], [], [], INPUTS, made, engine=SCRIPTED, budget=budget)
 
 
 def weights(result: StageResult) -> str:

@@ -24,7 +24,6 @@ from warpsmith.errors import UsageError
 
 if TYPE_CHECKING:
     from warpsmith.training.stage import StageResult
-    from warpsmith.types.protocols import Policy
 
 app = typer.Typer(
     help="Train a language model on the judge's proof, stage by stage. Each goes on where it was interrupted.",
@@ -58,8 +57,9 @@ def collect(asked: CollectOptions) -> int:
     policy = wiring.POLICIES[asked.policy]
     with contextlib.redirect_stdout(sys.stderr):
         result = play_stage(
-            asked.out, Stage.COLLECT, tasks, inputs, bench_of(spec), policy, RewardSettings(), note=_note
-        )
+            asked.out, Stage.COLLECT, tasks, inputs, bench_of(spec), policy, RewardSettings(),
+            budget=asked.read_budget(), note=_note,
+        )  # fmt: skip
     return _told(result, asked.out, asked.as_json)
 
 
@@ -85,8 +85,9 @@ def rft(asked: FineTuneOptions) -> int:
     )
     with contextlib.redirect_stdout(sys.stderr):
         result = fine_tune(
-            asked.out, asked.read_runs(), model_folder(asked.model), made, settings, note=_note
-        )
+            asked.out, asked.read_runs(), model_folder(asked.model), made, settings,
+            note=_note, budget=asked.read_budget(),
+        )  # fmt: skip
     return _told(result, asked.out, asked.as_json)
 
 
@@ -100,8 +101,9 @@ def value(asked: LearnOptions) -> int:
     made, reward = asked.read_recipe(), asked.reward_settings()
     with contextlib.redirect_stdout(sys.stderr):
         result = pretrain_critic(
-            asked.out, asked.read_runs(), model_folder(asked.model), made, reward, note=_note
-        )
+            asked.out, asked.read_runs(), model_folder(asked.model), made, reward,
+            note=_note, budget=asked.read_budget(),
+        )  # fmt: skip
     return _told(result, asked.out, asked.as_json)
 
 
@@ -140,36 +142,29 @@ def _reinforce(stage: str, asked: ReinforceOptions, *, single_turn: bool, unsafe
     made, earlier = asked.read_recipe(), read_runs(asked.runs or [])
     tasks, own = read_tasks(asked.tasks, spec), read_tasks(asked.own_tasks or [], spec)
     with contextlib.redirect_stdout(sys.stderr):
-        result = reinforce(asked.out, Stage(stage), tasks, own, earlier, inputs, made)
+        result = reinforce(
+            asked.out, Stage(stage), tasks, own, earlier, inputs, made, budget=asked.read_budget()
+        )
     return _told(result, asked.out, asked.as_json)
 
 
 def _play(stage: str, asked: PlayOptions, model: str) -> int:
     """A model's own episodes."""
     from warpsmith.training.launch import require_train_extra
-    from warpsmith.training.local_model import LocalModel
     from warpsmith.training.player import Mode
-    from warpsmith.training.playing import PlayInputs, model_name, model_policy, play_stage
-    from warpsmith.training.reward import RewardSettings
+    from warpsmith.training.playing import play_model
     from warpsmith.training.stage import Stage
 
-    made, folder, unsafe_local = asked.read_recipe(), model_folder(model), asked.unsafe_local
+    made, folder = asked.read_recipe(), model_folder(model)
     spec = asked.judge_spec()
     tasks = read_tasks(asked.tasks, spec)
     require_train_extra()
     mode: Mode = Mode.SINGLE_TURN if asked.single_turn else Mode.AGENT
-    inputs = PlayInputs(policy=f"{mode.value}:{folder}", samples=asked.samples, unsafe_local=unsafe_local)
-    loaded: list[LocalModel] = []
-
-    def policy() -> "Policy":
-        if not loaded:
-            loaded.append(LocalModel(folder, made.device, made.dtype))
-        return model_policy(loaded[0], model_name(folder), mode, made, unsafe_local=unsafe_local)
-
     with contextlib.redirect_stdout(sys.stderr):
-        result = play_stage(
-            asked.out, Stage(stage), tasks, inputs, bench_of(spec), policy, RewardSettings(), note=_note
-        )
+        result = play_model(
+            asked.out, Stage(stage), tasks, folder, mode, asked.samples, made, bench_of(spec),
+            unsafe_local=asked.unsafe_local, budget=asked.read_budget(), note=_note,
+        )  # fmt: skip
     return _told(result, asked.out, asked.as_json)
 
 
@@ -182,6 +177,8 @@ def _told(result: "StageResult", out: Path, as_json: bool) -> int:
     if as_json:
         print(json.dumps(result.model_dump(mode="json") | {"out": str(out)}))
     else:
+        if result.paused:
+            print(f"paused after {result.steps} steps: the same command goes on")
         if result.stopped is not None:
             print(f"stopped at step {result.steps}: {result.stopped.value}")
         for name in (

@@ -30,7 +30,7 @@ def read_tasks(specs: list[str], spec: "JudgeSpec") -> "list[Task]":
     return [shrink(task) for task in loaded]
 
 
-def judge_spec(word: str, device: str, rules: str) -> "JudgeSpec":
+def judge_spec(word: str, device: str, rules: str, *, measure: bool = True) -> "JudgeSpec":
     """The judge that the words name. Raises UsageError, MissingExtraError, InfrastructureError."""
     from warpsmith.cli import wiring
     from warpsmith.training.judges import JudgeSpec
@@ -43,7 +43,8 @@ def judge_spec(word: str, device: str, rules: str) -> "JudgeSpec":
         return JudgeSpec(kind=kind, needle=needle, settings=JudgeSettings(device=Device.SIM, rules=chosen))
     wiring.require_judge_extra()
     found = wiring.device(device)
-    return JudgeSpec(kind=kind, settings=JudgeSettings(device=found, rules=chosen), arch=wiring.arch(found))
+    settings = JudgeSettings(device=found, rules=chosen, measure=measure)
+    return JudgeSpec(kind=kind, settings=settings, arch=wiring.arch(found))
 
 
 def bench_of(spec: "JudgeSpec") -> "Callable[[], Workbench]":

@@ -13,6 +13,7 @@ from warpsmith.cli.train_inputs import judge_spec, read_recipe, read_runs, rewar
 
 if TYPE_CHECKING:
     from warpsmith.store import RunReader
+    from warpsmith.training.budget import Budget
     from warpsmith.training.judges import JudgeSpec
     from warpsmith.training.recipes import Recipe
     from warpsmith.training.reward import RewardSettings
@@ -35,16 +36,29 @@ EarlierOption = Annotated[
 ]
 ModelOption = Annotated[str, typer.Option("--model", help="Folder of a model in Hugging Face's format.")]
 RecipeOption = Annotated[
-    str, typer.Option("--recipe", metavar="NAME", help="Figures: paper, paper_warmup, one_gpu, cpu_tiny.")
+    str,
+    typer.Option(
+        "--recipe", metavar="NAME", help="Figures: paper, paper_warmup, one_gpu, lent_gpu, cpu_tiny."
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIGURE=VALUE", help="Another value of a recipe's figure, as JSON."),
 ]
+BudgetOption = Annotated[
+    float | None,
+    typer.Option("--budget", metavar="SECONDS", min=0, help="Pause after so long; the same command goes on."),
+]
 JudgeOption = Annotated[
     str,
     typer.Option(
         "--judge", metavar="local|scripted:WORD", help="Who judges; scripted passes sources with WORD."
+    ),
+]
+MeasureOption = Annotated[
+    bool,
+    typer.Option(
+        "--measure/--no-measure", help="Time kernels; without it a right one earns 1, however fast."
     ),
 ]
 RewardOption = Annotated[
@@ -111,12 +125,19 @@ class StageOptions:
     out: OutOption
     recipe: RecipeOption = "one_gpu"
     changes: SetOption = None
+    budget: BudgetOption = None
     as_json: JsonOption = False
     debug: DebugOption = False
 
     def read_recipe(self) -> "Recipe":
         """The recipe with its changes. Raises UsageError."""
         return read_recipe(self.recipe, self.changes)
+
+    def read_budget(self) -> "Budget":
+        """How long it may run from now on."""
+        from warpsmith.training.budget import Budget
+
+        return Budget.of(self.budget)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +148,11 @@ class JudgedOptions(StageOptions):
     device: DeviceOption = "auto"
     rules: RulesOption = "practical"
     judge: JudgeOption = "local"
+    measure: MeasureOption = True
 
     def judge_spec(self) -> "JudgeSpec":
         """The judge. Raises UsageError, MissingExtraError, InfrastructureError."""
-        return judge_spec(self.judge, self.device, self.rules)
+        return judge_spec(self.judge, self.device, self.rules, measure=self.measure)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,7 +117,7 @@ class LocalJudge:
         spare.lay_out(task, submission, settings)
         built = self._build(spare, task, submission, settings)
         if built.status is not CompileStatus.OK:
-            return _not_built(built, task, submission, settings)
+            return not_built(built, task, submission, settings)
         if spare.closed:
             self.prepare(settings.device)
             spare, self._spare = self._spare, None
@@ -228,7 +228,8 @@ def _lost(result: JobResult, folder: JobFolder) -> WarpsmithError:
     return InfrastructureError(f"the judge's process {result.outcome.value.replace('_', ' ')}{why}")
 
 
-def _not_built(built: CompileResult, task: Task, submission: Submission, settings: JudgeSettings) -> Verdict:
+def not_built(built: CompileResult, task: Task, submission: Submission, settings: JudgeSettings) -> Verdict:
+    """The verdict on what does not build."""
     return Verdict(
         status=COMPILE_STATUS[built.status],
         device=settings.device,

@@ -18,6 +18,7 @@ class Tokenizer(Protocol):
     """What is used of a Hugging Face tokenizer."""
 
     eos_token_id: int | None
+    pad_token_id: int | None
 
     def apply_chat_template(self, conversation: list[dict[str, str]], **options: Any) -> Any: ...
 
@@ -39,6 +40,7 @@ class ChatEncoder:
         self.stop_ids = frozenset({tokenizer.eos_token_id, *stop_ids})
         """Ids that end a reply."""
         self._eos = tokenizer.eos_token_id
+        self.pad_id = tokenizer.pad_token_id
         self._wrote = self._render([_plain(Role.USER, _ASKED), _plain(Role.ASSISTANT, _WROTE)])
         end = self._wrote.rfind(_WROTE) + len(_WROTE)
         closing = tokenizer.decode([self._eos], skip_special_tokens=False)

@@ -7,6 +7,7 @@ answers. Verdicts come from the store, so nothing is judged twice.
 
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from warpsmith.agent.policy import AgentPolicy
@@ -14,8 +15,9 @@ from warpsmith.agent.settings import AgentSettings
 from warpsmith.agent.text_calls import CLOSE, OPEN
 from warpsmith.errors import InfrastructureError
 from warpsmith.llm.scripted import ScriptedLLM, ScriptedReply
-from warpsmith.rollout import EpisodeListener, Limits, run_episode
+from warpsmith.rollout import Limits, run_episode
 from warpsmith.store import RunReader, RunStore
+from warpsmith.training.budget import NO_BUDGET, Budget, BudgetSpentError
 from warpsmith.types import Episode, StopReason, Target, Task, Verdict
 from warpsmith.types.protocols import (
     Compiler,
@@ -32,6 +34,10 @@ REPLAYED = "replayed:"
 _MODEL_FILE = "model_new.py"
 
 
+def _nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True)
 class Workbench:
     """What episodes are built and judged with."""
@@ -41,6 +47,8 @@ class Workbench:
     target: Target
     settings: JudgeSettings
     limits: Limits
+    close: Callable[[], None] = _nothing
+    """Ends what was started to judge; so does the end of this process."""
 
 
 class Sampled:
@@ -62,32 +70,63 @@ def collect(
     bench: Workbench,
     store: RunStore,
     *,
+    at_once: int = 1,
     max_faults: int = 3,
-    progress: EpisodeListener | None = None,
+    budget: Budget = NO_BUDGET,
     failed: Callable[[Task, InfrastructureError], None] | None = None,
 ) -> Iterator[Episode]:
     """Plays `samples` episodes a task into `store`; finished ones are yielded as they are, so that it can be resumed.
 
     What fails of the machine's doing leaves its episode to the next run, and is told to `failed`; after `max_faults`
-    in a row the error is raised.
+    in a row the error is raised. Raises BudgetSpentError where episodes are left when the time is up.
     """
-    faults = 0
-    for sample in range(samples):
-        for task in tasks:
-            try:
-                yield play(task, Sampled(policy(), sample), bench, store, progress)
-                faults = 0
-            except InfrastructureError as error:
-                faults += 1
-                if failed is not None:
-                    failed(task, error)
-                if faults >= max_faults:
-                    raise
+    faults, left = 0, False
+    asked = [(sample, task) for sample in range(samples) for task in tasks]
+
+    def one(sample: int, task: Task) -> Episode | InfrastructureError:
+        try:
+            if budget.spent():
+                raise BudgetSpentError("the stage's time is up", hint="give the same command again")
+            return play(task, Sampled(policy(), sample), bench, store)
+        except InfrastructureError as error:
+            return error
+
+    for (_, task), outcome in zip(asked, _in_order(one, asked, at_once), strict=True):
+        if isinstance(outcome, Episode):
+            yield outcome
+            faults = 0
+        elif isinstance(outcome, BudgetSpentError):
+            left = True
+        else:
+            faults += 1
+            if failed is not None:
+                failed(task, outcome)
+            if faults >= max_faults:
+                raise outcome
+    if left:
+        raise BudgetSpentError("the stage's time is up", hint="give the same command again")
 
 
-def play(
-    task: Task, policy: Policy, bench: Workbench, store: RunStore, progress: EpisodeListener | None = None
-) -> Episode:
+def _in_order(
+    one: Callable[[int, Task], Episode | InfrastructureError],
+    asked: Sequence[tuple[int, Task]],
+    at_once: int,
+) -> Iterator[Episode | InfrastructureError]:
+    """What comes of each, in the order of asking, `at_once` under way."""
+    if at_once == 1:
+        # in this thread, which an interruption reaches
+        yield from (one(*question) for question in asked)
+        return
+    with ThreadPoolExecutor(at_once, thread_name_prefix="episode") as threads:
+        waiting = [threads.submit(one, *question) for question in asked]
+        try:
+            yield from (future.result() for future in waiting)
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def play(task: Task, policy: Policy, bench: Workbench, store: RunStore) -> Episode:
     """One episode in `store`."""
     return run_episode(
         task,
@@ -98,7 +137,6 @@ def play(
         settings=bench.settings,
         store=store,
         limits=bench.limits,
-        progress=progress,
     )
 
 

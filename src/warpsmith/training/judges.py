@@ -1,5 +1,8 @@
 """The judge of a training run, described so that every worker can make its own."""
 
+import os
+import queue
+import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -7,8 +10,13 @@ from warpsmith.errors import UsageError
 from warpsmith.rollout import Limits
 from warpsmith.rollout.scripted import ScriptedCompiler, ScriptedJudge, scripted_verdict
 from warpsmith.training.collect import Workbench
-from warpsmith.types import Device, Record, Status, Submission, Target, Task, Verdict
-from warpsmith.types.protocols import JudgeSettings
+from warpsmith.types import CompileStatus, Device, Record, Status, Submission, Target, Task, Verdict
+from warpsmith.types.protocols import Compiler, Judge, JudgeSettings
+
+_AT_ONCE = {Device.SIM: 1, Device.CUDA: 3}
+"""Judgements at a time for each that the pool runs: on a GPU one runs while others compile."""
+_WARM = ("warpsmith.judge.session",)
+"""What workers load before their first job."""
 
 
 class JudgeSpec(Record):
@@ -27,21 +35,71 @@ def connect_judge(spec: JudgeSpec) -> Workbench:
     return JUDGES[spec.kind](spec)
 
 
+class SharedJudge:
+    """A judge for any number of threads: `at_once` of them judge at a time, each with one of its own from `make`."""
+
+    def __init__(self, make: Callable[[], Judge], at_once: int):
+        self._make = make
+        # the one that was used last comes first: no more are made than are needed
+        self._free: queue.LifoQueue[Judge | None] = queue.LifoQueue()
+        for _ in range(at_once):
+            self._free.put(None)
+
+    def judge(self, task: Task, submission: Submission, settings: JudgeSettings) -> Verdict:
+        """One verdict, once a judge is free."""
+        judge = self._free.get()
+        try:
+            judge = judge or self._make()
+            return judge.judge(task, submission, settings)
+        finally:
+            self._free.put(judge)
+
+
+class BuildFirst:
+    """Asks `judge` only about what builds, `at_once` building at a time: what does not build holds no device.
+
+    The judge itself builds while its device is made ready, which is faster for one and wasteful for many.
+    """
+
+    def __init__(self, judge: Judge, compiler: Compiler, target: Target, at_once: int):
+        self._judge, self._compiler, self._target = judge, compiler, target
+        self._building = threading.Semaphore(at_once)
+
+    def judge(self, task: Task, submission: Submission, settings: JudgeSettings) -> Verdict:
+        """The judge's verdict, or that the submission does not build."""
+        from warpsmith.judge.service import not_built
+
+        with self._building:
+            built = self._compiler.build(submission, self._target, task)
+        if built.status is not CompileStatus.OK:
+            return not_built(built, task, submission, settings)
+        return self._judge.judge(task, submission, settings)
+
+
 def _local(spec: JudgeSpec) -> Workbench:
     from warpsmith.compile import LocalCompiler
-    from warpsmith.gpu import LocalPool
+    from warpsmith.gpu.pool import WorkerPool
+    from warpsmith.gpu.warm import WarmWorker
+    from warpsmith.judge.repeating import RepeatingJudge
     from warpsmith.judge.service import LocalJudge
     from warpsmith.sandbox import for_submissions
     from warpsmith.sandbox.process import Tree
 
-    compiler = LocalCompiler()
-    judge = LocalJudge(LocalPool(Tree), compiler, for_submissions(), arch=spec.arch)
+    device = spec.settings.device
+    pool, compiler, sandbox = WorkerPool(lambda: WarmWorker(Tree, _WARM)), LocalCompiler(), for_submissions()
+
+    def one() -> Judge:
+        return RepeatingJudge(LocalJudge(pool, compiler, sandbox, arch=spec.arch), pool.renew)
+
+    shared = SharedJudge(one, _AT_ONCE[device] * max(1, pool.capacity(device)))
+    target = Target(device=device, arch=spec.arch)
     return Workbench(
-        judge=judge,
+        judge=BuildFirst(shared, compiler, target, os.cpu_count() or 1),
         compiler=compiler,
-        target=Target(device=spec.settings.device, arch=spec.arch),
+        target=target,
         settings=spec.settings,
         limits=Limits(),
+        close=pool.close,
     )
 
 

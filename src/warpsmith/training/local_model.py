@@ -1,11 +1,32 @@
 """A model's folder in Hugging Face's format, asked in token ids in this process: for collecting and evaluating."""
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from warpsmith.errors import UsageError
+from warpsmith.training.adapters import load_whole, tokenizer_folder
+from warpsmith.training.batching import Batches, Blocking
 from warpsmith.training.chat import ChatEncoder
+from warpsmith.training.recipes import Recipe
 from warpsmith.training.token_llm import Generated
+
+
+class PlayedModel(Protocol):
+    """A model that plays."""
+
+    encoder: ChatEncoder
+
+    def generate(self, prompt: Sequence[int], most: int, temperature: float) -> Generated: ...
+
+    def close(self) -> None: ...
+
+
+def open_model(folder: str, made: Recipe) -> PlayedModel:
+    """The model of a folder, for as many conversations at a time as the recipe plays. Raises UsageError."""
+    if made.at_once == 1:
+        return LocalModel(folder, made.device, made.dtype)
+    return BatchedModel(folder, made)
 
 
 class LocalModel:
@@ -16,25 +37,18 @@ class LocalModel:
 
     def __init__(self, folder: str, device: str, dtype: str, attention: str = "sdpa", seed: int = 0):
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=getattr(torch, dtype), attn_implementation=attention, local_files_only=True
-            )
-        except (OSError, ValueError) as error:
-            raise UsageError(
-                f"{folder} holds no model", hint="give the folder of a model in Hugging Face's format"
-            ) from error
+        self.encoder, model = _load(folder, dtype, attention)
         self._model = model.to(device).eval()
         self._device = device
-        further = model.generation_config.eos_token_id
-        stop_ids = further if isinstance(further, list) else [further]
-        self.encoder = ChatEncoder(tokenizer, [token for token in stop_ids if token is not None])
         self._chance = torch.Generator(device=device).manual_seed(seed)
         self._cache: Any = None
         self._cached: list[int] = []
+        self.computed_tokens = 0
+        """Prompts' and replies', without what was cached."""
+
+    def close(self) -> None:
+        """Nothing is left behind."""
 
     def generate(self, prompt: Sequence[int], most: int, temperature: float) -> Generated:
         """Draws until a stop id or `most` tokens; at temperature 0 the likeliest ones."""
@@ -79,4 +93,41 @@ class LocalModel:
             torch.tensor([ids], device=self._device), past_key_values=self._cache, use_cache=True
         )
         self._cached = [*self._cached, *ids]
+        self.computed_tokens += len(ids)
         return output.logits[0, -1].float()
+
+
+class BatchedModel:
+    """Any number of conversations at a time, by continuous batching. Raises UsageError where there is no model."""
+
+    def __init__(self, folder: str, made: Recipe):
+        self.encoder, model = _load(folder, made.dtype, "paged|sdpa")
+        batches = Batches(
+            model.to(made.device).eval(),
+            sorted(self.encoder.stop_ids),
+            self.encoder.pad_id,
+            longest=made.context_tokens,
+            answer_tokens=made.answer_tokens,
+            memory=made.rollout_memory,
+        )
+        self._engine = Blocking(batches)
+        self.generate = self._engine.generate
+
+    def close(self) -> None:
+        """Ends the engine."""
+        self._engine.close()
+
+
+def _load(folder: str, dtype: str, attention: str) -> tuple[ChatEncoder, Any]:
+    from transformers import AutoTokenizer
+
+    model = load_whole(Path(folder), dtype, attention)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder(Path(folder)), local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{folder} holds no tokenizer", hint="give the folder of a model in Hugging Face's format"
+        ) from error
+    further = model.generation_config.eos_token_id
+    stop_ids = further if isinstance(further, list) else [further]
+    return ChatEncoder(tokenizer, [token for token in stop_ids if token is not None]), model

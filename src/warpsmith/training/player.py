@@ -55,6 +55,8 @@ class EpisodePlan(Record):
     answer_tokens: int = Field(8192, ge=16)
     """Of one reply."""
     temperature: float = Field(1.0, ge=0)
+    compact: bool = False
+    """A short prompt and few tools, for small models and contexts."""
     judge_seconds: float = Field(1800.0, gt=0)
     """Longest wait for one verdict; then the judge counts as lost."""
     attempts: int = Field(3, ge=1)
@@ -159,6 +161,7 @@ class Player:
             keep_tokens=True,
             text_tools=True,
             trim=False,
+            compact=plan.compact,
         )
         if plan.mode is Mode.SINGLE_TURN:
             return SingleTurnPolicy(llm, settings)

@@ -27,7 +27,9 @@ class Recipe(Record):
     sequence_parallel: int = Field(1, ge=1)
     """Ulysses: GPUs that share one sequence."""
     lora_rank: int = Field(0, ge=0)
-    """0: every weight is trained."""
+    """0: every weight is trained; else adapters of actor and critic alone, and a checkpoint holds nothing else."""
+    lora_alpha: int = Field(16, ge=1)
+    """What an adapter adds is scaled by alpha / rank."""
     gradient_checkpointing: bool = True
     offload: bool = False
     """Weights and optimizer state wait in the host's memory while others work."""
@@ -45,6 +47,10 @@ class Recipe(Record):
     clip_low: float = 0.2
     clip_high: float = 0.28
     lambdas: Lambdas = Lambdas()
+    compact: bool = False
+    """A short prompt and few tools, for small models and contexts."""
+    at_once: int = Field(1, ge=1)
+    """Episodes at a time in collect and eval."""
     turns: int = Field(150, ge=1)
     prompt_tokens: int = Field(32_768, ge=16)
     response_tokens: int = Field(98_304, ge=16)
@@ -60,6 +66,8 @@ class Recipe(Record):
     value_batch: int = Field(256, ge=1)
     value_epochs: int = Field(2, ge=1)
     watch: WatchSettings = WatchSettings()
+    trackers: tuple[str, ...] = ()
+    """Where figures also go: names in `trackers.TRACKERS`."""
     silence_s: float = 3600.0
     """A trainer that has not moved for so long is ended."""
 
@@ -106,6 +114,33 @@ _TINY = Recipe(
     silence_s=900.0,
 )
 
+_LENT = Recipe(
+    rollout="transformers",
+    lora_rank=2,
+    lora_alpha=16,
+    actor_lr=1e-4,
+    critic_lr=2e-4,
+    batch=64,
+    samples=8,
+    micro_batch=2,
+    steps=24,
+    save_every=2,
+    turns=4,
+    compact=True,
+    at_once=64,
+    prompt_tokens=3072,
+    response_tokens=4096,
+    answer_tokens=768,
+    rollout_memory=0.3,
+    agent_workers=1,
+    fine_tune_lr=3e-4,
+    fine_tune_batch=16,
+    fine_tune_epochs=4,
+    value_batch=32,
+    value_epochs=4,
+    silence_s=600.0,
+)
+
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         # arXiv 2602.24286: 131,072 tokens, 150 turns, 150 steps of 1024 episodes, no KL term
@@ -138,6 +173,8 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
             fine_tune_batch=16,
             value_batch=32,
         ),
+        # one H200 that is lent for minutes: Qwen2.5-Coder-1.5B or smaller, a checkpoint of at most 40 MB
+        "lent_gpu": _LENT,
         "cpu_tiny": _TINY,
     }
 )  # fmt: skip
@@ -172,6 +209,7 @@ def learner_overrides(
         f"model.use_remove_padding={made.remove_padding}",
         f"model.enable_gradient_checkpointing={made.gradient_checkpointing}",
         f"model.lora_rank={made.lora_rank}",
+        f"model.lora_alpha={made.lora_alpha}",
         "engine.strategy=fsdp2",
         f"engine.dtype={made.dtype}",
         f"++engine.mixed_precision={_precision(made)}",
@@ -185,7 +223,7 @@ def learner_overrides(
         f"data.max_token_len_per_gpu={made.context_tokens}",
         "data.num_workers=0",
         "data.train_files=none",
-        "checkpoint.save_contents=[model,optimizer,extra,hf_model]",
+        *_contents(made, "checkpoint"),
         f"trainer.default_local_dir={checkpoints}",
         f"trainer.total_epochs={epochs}",
         f"trainer.total_training_steps={steps}",
@@ -278,6 +316,7 @@ def _models(made: Recipe) -> list[str]:
             f"{model}.use_remove_padding={made.remove_padding}",
             f"{model}.enable_gradient_checkpointing={made.gradient_checkpointing}",
             f"{model}.lora_rank={made.lora_rank}",
+            f"{model}.lora_alpha={made.lora_alpha}",
             f"{worker}.strategy=fsdp2",
             f"{engine}.dtype={made.dtype}",
             f"++{engine}.mixed_precision={_precision(made)}",
@@ -285,12 +324,19 @@ def _models(made: Recipe) -> list[str]:
             f"{engine}.param_offload={made.offload}",
             f"{engine}.optimizer_offload={made.offload}",
             f"{engine}.ulysses_sequence_parallel_size={made.sequence_parallel}",
-            f"{worker}.checkpoint.save_contents=[model,optimizer,extra,hf_model]",
+            *_contents(made, f"{worker}.checkpoint"),
         ]
     if made.lora_rank:
         # what generates gets whole weights, and needs to know nothing of adapters
         found.append("actor_rollout_ref.model.lora.merge=True")
     return found
+
+
+def _contents(made: Recipe, checkpoint: str) -> list[str]:
+    """What a checkpoint holds besides what `engine.adapters` writes."""
+    if made.lora_rank:
+        return [f"{checkpoint}.{way}_contents=[optimizer,extra]" for way in ("save", "load")]
+    return [f"{checkpoint}.save_contents=[model,optimizer,extra,hf_model]"]
 
 
 def _precision(made: Recipe) -> str:

@@ -55,6 +55,8 @@ def _outcome(result: StageResult) -> str:
     if result.stopped is not None:
         kept = "its last good checkpoint is kept" if result.model else "no checkpoint before it was good"
         return f"**Stopped at step {result.steps}: {result.stopped.value}; {kept}.**"
+    if result.paused:
+        return f"Paused after {result.steps} steps, its time being up; the same command goes on."
     return f"Ended after {result.steps} steps; the last process took {result.seconds:g} s."
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pydantic import Field, TypeAdapter
 
-from warpsmith.training.jobs import COLLAPSED
+from warpsmith.training.budget import Budget
+from warpsmith.training.jobs import COLLAPSED, PAUSED
 from warpsmith.training.launch import Engine
 from warpsmith.training.recorder import Recorder
 from warpsmith.training.stage import StageFolder
@@ -52,12 +53,15 @@ def main(job: Path) -> int:
     read = json.loads(job.read_text())
     folder = Path(read["folder"])
     stage, steps = StageFolder(folder), _SCRIPT.validate_json((folder / SCRIPT).read_bytes())
+    budget = Budget.model_validate(read["budget"])
     recorder = Recorder(folder, WatchSettings.model_validate(read["watch"]))
     for number in range(stage.last_whole() + 1, len(steps) + 1):
         step = steps[number - 1]
         _save(stage.checkpoint(number), number, step.mishap)
         if recorder.step(number, step.figures, saved=True) is not None:
             return COLLAPSED
+        if number < len(steps) and budget.spent():
+            return PAUSED
     return 0
 
 

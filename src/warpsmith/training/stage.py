@@ -59,13 +59,17 @@ class StageManifest(Record):
 
 
 class StageResult(Record):
-    """What came of a stage. `model` is a folder in Hugging Face's format; `stopped` names the alarm that ended it."""
+    """What came of a stage. `model` is a folder in Hugging Face's format; `stopped` names the alarm that ended it.
+
+    `paused`: its budget was spent, and the same command goes on; such a result is not stored.
+    """
 
     stage: Stage
     model: str | None = None
     steps: int = 0
     figures: dict[str, float] = Field(default_factory=dict)
     stopped: Alarm | None = None
+    paused: bool = False
     seconds: float = 0.0
 
 
@@ -152,14 +156,22 @@ class StageFolder:
         paths = (self.path / CHECKPOINTS).glob(f"{_STEP}*")
         return max((int(path.name.removeprefix(_STEP)) for path in paths if is_whole(path)), default=0)
 
+    def forget(self) -> None:
+        """Removes checkpoints that nothing goes on from: all but the last whole one and the last good one.
+
+        The engine itself knows of none that it did not write since it was started.
+        """
+        kept = {self.checkpoint(step) for step in (self.last_whole(), self.good()) if step}
+        for path in (self.path / CHECKPOINTS).glob(f"{_STEP}*"):
+            if path not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
     def prepare_resume(self) -> int:
         """Makes the engine go on from the last whole checkpoint, and removes what was cut short; its step, 0: none.
 
         Curves behind that step are dropped: they will be drawn again.
         """
-        for path in (self.path / CHECKPOINTS).glob(f"{_STEP}*"):
-            if not is_whole(path):
-                shutil.rmtree(path, ignore_errors=True)
+        self.forget()
         step = self.last_whole()
         tracker = self.path / CHECKPOINTS / _LATEST
         if step:

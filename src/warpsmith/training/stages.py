@@ -12,9 +12,11 @@ from warpsmith import __version__
 from warpsmith.errors import UsageError
 from warpsmith.store import RunReader
 from warpsmith.store.files import write_atomic
+from warpsmith.training.adapters import tokenizer_folder, whole_folder
+from warpsmith.training.budget import NO_BUDGET, Budget
 from warpsmith.training.chat import ChatEncoder
 from warpsmith.training.curriculum import CurriculumSettings, draw
-from warpsmith.training.jobs import LearnerJob, LearnerKind, PpoJob
+from warpsmith.training.jobs import PAUSED, LearnerJob, LearnerKind, PpoJob
 from warpsmith.training.judges import JudgeSpec
 from warpsmith.training.launch import VERL, Engine, failure, launch, require_train_extra
 from warpsmith.training.lines import write_lines
@@ -32,10 +34,13 @@ from warpsmith.training.stage import (
     StageManifest,
     StageResult,
 )
+from warpsmith.training.trackers import require_trackers
 from warpsmith.training.trajectories import gather
 from warpsmith.types import Record, Task
 
 REPORT = "report.md"
+START = "start"
+"""Weights that adapters were merged into. Nothing of it needs to be kept between calls."""
 _HF = "huggingface"
 _LOOP = "warpsmith.training.engine.agent_loop.EpisodeLoop"
 
@@ -68,6 +73,7 @@ def fine_tune(
     *,
     note: Callable[[str], None] = print,
     engine: Engine = VERL,
+    budget: Budget = NO_BUDGET,
 ) -> StageResult:
     """Rejection fine-tuning on what the runs hold. Raises UsageError where nothing of it deserves to be learned."""
 
@@ -81,7 +87,7 @@ def fine_tune(
 
     asked = _asked(Stage.RFT, made, model=model, runs=_named(runs), samples=_dump(settings))
     lesson = Lesson(LearnerKind.FINE_TUNE, made.fine_tune_batch, made.fine_tune_epochs)
-    return _supervised(out, asked, choose, lesson, model, made, engine)
+    return _supervised(out, asked, choose, lesson, model, made, engine, budget)
 
 
 def pretrain_critic(
@@ -93,6 +99,7 @@ def pretrain_critic(
     *,
     note: Callable[[str], None] = print,
     engine: Engine = VERL,
+    budget: Budget = NO_BUDGET,
 ) -> StageResult:
     """Value pretraining on every rewarded trajectory of the runs. Raises UsageError where there is none."""
 
@@ -110,7 +117,7 @@ def pretrain_critic(
 
     asked = _asked(Stage.VALUE, made, model=model, runs=_named(runs), reward=_dump(reward))
     lesson = Lesson(LearnerKind.CRITIC, made.value_batch, made.value_epochs)
-    return _supervised(out, asked, choose, lesson, model, made, engine)
+    return _supervised(out, asked, choose, lesson, model, made, engine, budget)
 
 
 def reinforce(
@@ -123,9 +130,11 @@ def reinforce(
     made: Recipe,
     *,
     engine: Engine = VERL,
+    budget: Budget = NO_BUDGET,
 ) -> StageResult:
     """PPO on the tasks, drawn by what `earlier` runs earned on them and mixed with the user's own."""
     require_train_extra(engine)
+    require_trackers(made.trackers)
     with StageFolder(out) as folder:
         asked = _asked(
             stage,
@@ -136,12 +145,12 @@ def reinforce(
         )
         if (done := folder.open(asked)) is not None:
             return done
-        begun = time.monotonic()
+        begun, paused = time.monotonic(), False
         if folder.stopped() is None:
-            job = _ppo_job(folder, tasks, own, earlier, inputs, made)
+            job = _ppo_job(folder, tasks, own, earlier, inputs, made, budget)
             folder.prepare_resume()
-            _run(folder, engine.ppo, job, made, ranks=1)
-        return _finish(folder, stage, begun, Path("actor") / _HF, {})
+            paused = _run(folder, engine.ppo, job, made, ranks=1)
+        return _finish(folder, stage, begun, Path("actor") / _HF, {}, paused)
 
 
 def tokenizer(model: str) -> object:
@@ -149,7 +158,7 @@ def tokenizer(model: str) -> object:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(model, local_files_only=True)
+        return AutoTokenizer.from_pretrained(tokenizer_folder(Path(model)), local_files_only=True)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"{model} holds no tokenizer", hint="give the folder of a model in Hugging Face's format"
@@ -178,6 +187,7 @@ def _ppo_job(
     earlier: Sequence[RunReader],
     inputs: PpoInputs,
     made: Recipe,
+    budget: Budget,
 ) -> Path:
     """Writes what the trainer reads, the tasks in the order of training; the path of the job."""
     rewards: dict[str, list[float]] = {}
@@ -199,16 +209,26 @@ def _ppo_job(
         response_tokens=made.response_tokens,
         answer_tokens=made.answer_tokens,
         temperature=made.temperature,
+        compact=made.compact,
         unsafe_local=inputs.unsafe_local,
     )
     checkpoints = str(folder.path / CHECKPOINTS)
     job = PpoJob(
         folder=str(folder.path),
-        overrides=ppo_overrides(made, inputs.actor, inputs.critic, str(data), checkpoints, str(loop)),
+        overrides=ppo_overrides(
+            made,
+            _start(folder, inputs.actor),
+            _start(folder, inputs.critic, critic=True),
+            str(data),
+            checkpoints,
+            str(loop),
+        ),
         plan=plan,
         lambdas=made.lambdas,
         watch=made.watch,
         ratio_limit=made.ratio_limit,
+        budget=budget,
+        trackers=made.trackers,
     )
     write_atomic(path, job.model_dump_json(indent=2))
     return path
@@ -230,13 +250,15 @@ def _supervised(
     model: str,
     made: Recipe,
     engine: Engine,
+    budget: Budget,
 ) -> StageResult:
     """Chooses once what is learned, and learns it to the end."""
     require_train_extra(engine)
+    require_trackers(made.trackers)
     with StageFolder(out) as folder:
         if (done := folder.open(asked)) is not None:
             return done
-        begun = time.monotonic()
+        begun, paused = time.monotonic(), False
         data, told = folder.path / "data.jsonl", folder.path / "selection.json"
         if not told.exists():
             chosen = choose()
@@ -253,13 +275,19 @@ def _supervised(
         batch = max(min(lesson.batch, selection["records"]) // made.gpus, 1) * made.gpus
         steps = max(1, selection["records"] // batch) * lesson.epochs
         if folder.stopped() is None and folder.prepare_resume() < steps:
-            job = _learner_job(folder, lesson._replace(batch=batch), steps, data, model, made)
-            _run(folder, engine.learner, job, made, ranks=made.gpus)
-        return _finish(folder, asked.stage, begun, Path(_HF), selection["figures"])
+            job = _learner_job(folder, lesson._replace(batch=batch), steps, data, model, made, budget)
+            paused = _run(folder, engine.learner, job, made, ranks=made.gpus)
+        return _finish(folder, asked.stage, begun, Path(_HF), selection["figures"], paused)
 
 
 def _learner_job(
-    folder: StageFolder, lesson: Lesson, steps: int, data: Path, model: str, made: Recipe
+    folder: StageFolder,
+    lesson: Lesson,
+    steps: int,
+    data: Path,
+    model: str,
+    made: Recipe,
+    budget: Budget,
 ) -> Path:
     job = LearnerJob(
         kind=lesson.kind,
@@ -267,7 +295,7 @@ def _learner_job(
         data=str(data),
         overrides=learner_overrides(
             made,
-            model,
+            _start(folder, model, critic=lesson.kind is LearnerKind.CRITIC),
             str(folder.path / CHECKPOINTS),
             critic=lesson.kind is LearnerKind.CRITIC,
             batch=lesson.batch,
@@ -277,13 +305,22 @@ def _learner_job(
         save_every=made.save_every,
         lambdas=made.lambdas,
         watch=made.watch,
+        budget=budget,
+        trackers=made.trackers,
     )
     path = folder.path / "job.json"
     write_atomic(path, job.model_dump_json(indent=2))
     return path
 
 
-def _run(folder: StageFolder, module: str, job: Path, made: Recipe, *, ranks: int) -> None:
+def _start(folder: StageFolder, model: str, *, critic: bool = False) -> str:
+    """The folder of whole weights that a trainer starts from; what an adapter was merged into can be made again."""
+    into = folder.path / START / ("critic" if critic else "actor")
+    return str(whole_folder(Path(model), into, value_head=critic))
+
+
+def _run(folder: StageFolder, module: str, job: Path, made: Recipe, *, ranks: int) -> bool:
+    """Trains; whether it ended because its budget is spent. Raises InfrastructureError where it failed."""
     log = folder.path / "log.txt"
     end = launch(
         module,
@@ -294,12 +331,15 @@ def _run(folder: StageFolder, module: str, job: Path, made: Recipe, *, ranks: in
         silence_s=made.silence_s,
         heartbeat=[folder.path / CURVES],
     )
+    if end.exit_code == PAUSED:
+        return True
     if not end.ok and folder.stopped() is None:
         raise failure(end, log)
+    return False
 
 
 def _finish(
-    folder: StageFolder, stage: Stage, begun: float, inside: Path, known: Mapping[str, float]
+    folder: StageFolder, stage: Stage, begun: float, inside: Path, known: Mapping[str, float], paused: bool
 ) -> StageResult:
     rows = Curves(folder.path).rows()
     stopped = folder.stopped()
@@ -311,10 +351,13 @@ def _finish(
         steps=int(rows[-1]["step"]) if rows else 0,
         figures={name: float(value) for name, value in known.items()} | last,
         stopped=stopped.alarm if stopped is not None else None,
+        paused=paused,
         seconds=round(time.monotonic() - begun, 1),
     )
     write_atomic(folder.path / REPORT, stage_report(folder, result, rows))
-    return folder.finish(result)
+    if paused:
+        folder.forget()
+    return result if paused else folder.finish(result)
 
 
 def _asked(stage: Stage, made: Recipe, **inputs: JsonValue) -> StageManifest:

@@ -21,6 +21,7 @@ pytest.importorskip("verl", reason="needs the extra train")
 from tests.agent.loop import CODE, SETTINGS
 
 from warpsmith.tasks import load_all
+from warpsmith.training.adapters import chain
 from warpsmith.training.judges import JudgeSpec
 from warpsmith.training.reward import RewardSettings
 from warpsmith.training.stage import Curves, StageFolder, StageResult, is_whole
@@ -125,9 +126,13 @@ def test_collect(root: Path) -> None:
 
 def test_value(root: Path) -> None:
     told = ("--from", str(root / "collect"), "--model", model_of(root, "rft"))
-    argv = words(root, "value", *told, *sets("value_batch=16", "value_epochs=12", "save_every=4"))
+    # by adapters, whose steps may be larger: the stages behind take what they add up to
+    small = sets("value_batch=16", "value_epochs=12", "save_every=4", "lora_rank=2", "critic_lr=0.01")
+    argv = words(root, "value", *told, *small)
     killed(argv, saved(root / "value", 4))
     result = run(argv)
+    checkpoint = StageFolder(root / "value").checkpoint(12)
+    assert sorted(path.name for path in checkpoint.rglob("*.safetensors")) == ["adapter_model.safetensors"]
     rows = Curves(root / "value").rows()
     assert result.figures["trajectories"] == 16 and result.figures["policies"] == 1
     assert [row["step"] for row in rows] == list(range(1, 13))
@@ -163,8 +168,9 @@ def test_ppo(root: Path) -> None:
     """The agent, from what the stages before have made; a tiny model calls no tool, so that nothing is handed in."""
     argv = words(root, "ppo", "--model", model_of(root, "rft"), "--critic", model_of(root, "value"))
     argv += sets(
-        "prompt_tokens=8192", "response_tokens=1024", "batch=2", "samples=2", "micro_batch=1", "steps=1"
-    )
+        "prompt_tokens=8192", "response_tokens=1024", "batch=2", "samples=2", "micro_batch=1", "steps=1",
+        "lora_rank=2",
+    )  # fmt: skip
     # in the middle of an episode: what was said is kept, and gone on from
     killed(argv, lambda: bool(journals(root / "ppo")))
     kept = {path: path.read_bytes() for path in journals(root / "ppo")}
@@ -173,8 +179,9 @@ def test_ppo(root: Path) -> None:
     (row,) = Curves(root / "ppo").rows()
     assert row["turns/mean"] > 1 and 0 < row["response/masked_share"] < 1
     assert row["reward/-1"] == 1.0 and row["groups/all_failed"] == 1
-    assert row["mismatch/max_abs"] < 1e-4
-    assert (Path(result.model or "") / "model.safetensors").is_file()
+    # what generates gets the sum of weights and adapters in bfloat16
+    assert row["mismatch/max_abs"] < 0.1
+    assert [path.name for path in chain(Path(result.model or ""))] == ["huggingface", "huggingface"]
 
 
 def test_eval(root: Path) -> None:

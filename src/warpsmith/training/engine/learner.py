@@ -4,6 +4,7 @@ Started once a rank: `python -m warpsmith.training.engine.learner JOB.json`, und
 """
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from warpsmith.training.advantage import Lambdas, outcome_rewards, value_targets
 from warpsmith.training.engine.batches import SampleDataset, TrajectoryDataset, by_epochs
 from warpsmith.training.engine.config import compose
 from warpsmith.training.instruments import explained_variance
-from warpsmith.training.jobs import COLLAPSED, LearnerJob, LearnerKind
+from warpsmith.training.jobs import COLLAPSED, PAUSED, LearnerJob, LearnerKind
 from warpsmith.training.recorder import Recorder
 from warpsmith.training.stage import read_record
 
@@ -62,13 +63,17 @@ class FineTuner(SFTTrainer):
         return {}
 
     def fit(self) -> None:
-        """Runs to the last step, sealing checkpoints as it goes. Exits with COLLAPSED where the watch says so."""
+        """Runs to the last step, sealing checkpoints as it goes.
+
+        Exits with COLLAPSED where the watch says so, with PAUSED where no further step fits the budget.
+        """
         is_first = torch.distributed.get_rank() == 0
-        recorder = Recorder(Path(self._job.folder), self._job.watch, writes=is_first)
+        job = self._job
+        recorder = Recorder(Path(job.folder), job.watch, writes=is_first, trackers=job.trackers)
         step = self.resume_global_step
         if step >= self.total_training_steps:
             return
-        epoch = step // self.steps_per_epoch
+        epoch, begun, took = step // self.steps_per_epoch, time.monotonic(), list[float]()
         for batch in by_epochs(self.train_dataloader, self.train_sampler.set_epoch, epoch):
             step += 1
             data = tu.get_tensordict(tensor_dict=batch, non_tensor_dict=self._meta())
@@ -78,15 +83,26 @@ class FineTuner(SFTTrainer):
             output = self.training_client.train_batch(data=data)
             figures |= _figures(tu.get(output, "metrics"), self.prefix) | {"tokens": float(sum(tokens))}
             is_last = step >= self.total_training_steps
-            is_saved = is_last or step % self._job.save_every == 0
+            took.append(time.monotonic() - begun)
+            is_over = not is_last and self._is_over(took)
+            is_saved = is_last or is_over or step % self._job.save_every == 0
             if is_saved:
                 self.ckpt_handler.save_checkpoint(step=step)
             stop = recorder.step(step, figures, saved=is_saved)
             torch.distributed.barrier()
             if stop is not None:
                 sys.exit(COLLAPSED)
+            if is_over:
+                sys.exit(PAUSED)
             if is_last:
                 return
+            begun = time.monotonic()
+
+    def _is_over(self, took: list[float]) -> bool:
+        """Whether no further step is begun: the first rank's clock says it for all."""
+        said = [not self._job.budget.fits(took)]
+        torch.distributed.broadcast_object_list(said, src=0)
+        return said[0]
 
     def _meta(self) -> dict[str, Any]:
         return {

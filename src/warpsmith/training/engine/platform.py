@@ -103,19 +103,6 @@ class CpuPlatform(PlatformBase):
         return None
 
 
-def register() -> None:
-    """Registers the platform, the engines on it, and a process group that knows gloo once."""
-    from verl.workers.engine import EngineRegistry
-    from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
-
-    for kind, engine in (
-        ("language_model", FSDPEngineWithLMHead),
-        ("value_model", FSDPEngineWithValueHead),
-    ):
-        for backend in ("fsdp", "fsdp2"):
-            EngineRegistry._engines[kind][backend].setdefault(NAME, engine)
-
-
 def register_platform() -> None:
     """To be called while verl is being imported: it looks for its platform once."""
     PlatformRegistry.register(platform=NAME)(CpuPlatform)

@@ -20,6 +20,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from warpsmith.errors import InfrastructureError
 from warpsmith.training.advantage import Lambdas
+from warpsmith.training.budget import BudgetSpentError
 from warpsmith.training.engine.config import compose
 from warpsmith.training.engine.figures import (
     EPISODE_FIELDS,
@@ -29,7 +30,7 @@ from warpsmith.training.engine.figures import (
     plain,
 )
 from warpsmith.training.engine.policy_loss import LOSS
-from warpsmith.training.jobs import COLLAPSED, PpoJob
+from warpsmith.training.jobs import COLLAPSED, PAUSED, PpoJob
 from warpsmith.training.recorder import Recorder
 from warpsmith.training.stage import StageFolder, read_record
 
@@ -44,8 +45,9 @@ class Trainer(PPOTrainerSync):
     def __init__(self, config: Any, job: PpoJob):
         super().__init__(config)
         self._job = job
-        self._recorder = Recorder(Path(job.folder), job.watch)
+        self._recorder = Recorder(Path(job.folder), job.watch, trackers=job.trackers)
         self._saved = False
+        self._took: list[float] = []
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         data = self._fields(batch, EPISODE_FIELDS)
@@ -69,10 +71,16 @@ class Trainer(PPOTrainerSync):
     ) -> None:
         metrics.update(critic_figures(self._fields(batch, VALUE_FIELDS)))
         super()._compute_metrics(batch, metrics, timing_raw, global_steps, epoch)
+        self._took.append(timing_raw["step"])
+        over = global_steps < self.total_training_steps and not self._job.budget.fits(self._took)
+        if over and not self._saved:
+            self._save_checkpoint()
         saved, self._saved = self._saved, False
         stop = self._recorder.step(global_steps, plain(metrics), saved=saved)
         if stop is not None:
             raise Collapsed(stop.value)
+        if over:
+            raise BudgetSpentError("no further step fits the budget; this one is saved")
 
 
 def decoupled(lambdas: Lambdas) -> Any:
@@ -98,7 +106,7 @@ class Runner:
     """The trainer's process."""
 
     def run(self, config: Any) -> None:
-        """Trains to the last step. Raises Collapsed where the watch has stopped it."""
+        """Trains to the last step. Raises Collapsed where the watch stops it, BudgetSpentError where time is up."""
         job = read_record(Path(config.warpsmith_job), PpoJob)
         if job is None:
             raise InfrastructureError(f"no job at {config.warpsmith_job}")
@@ -128,7 +136,9 @@ def main(path: Path) -> int:
     config = compose("ppo_trainer", (*job.overrides, f"+warpsmith_job={path}"))
     try:
         run_ppo(config, task_runner_class=Runner)
-    except ray.exceptions.RayTaskError:
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, BudgetSpentError):
+            return PAUSED
         if StageFolder(Path(job.folder)).stopped() is not None:
             return COLLAPSED
         raise

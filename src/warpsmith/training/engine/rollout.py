@@ -1,10 +1,8 @@
 """Generation for verl by transformers' continuous batching: no other engine is needed on the CPU and on one GPU.
 
-Requests of all episodes share batches, each with a temperature of its own; blocks of equal prefixes are shared, so
-that a turn pays for what is new. Weights come from the trainer after every step, and drop every block.
+Weights come from the trainer after every step, and drop every block of the cache.
 """
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
@@ -16,10 +14,8 @@ from verl.workers.config import HFModelConfig, RolloutConfig
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 
-_BLOCK_TOKENS = 256
-_BATCH_TOKENS = 512
-"""On the CPU; on a GPU the engine looks at its memory."""
-_MOST_SEQUENCES = 32
+from warpsmith.training.batching import Batches
+
 _CHUNK_BYTES = 256 << 20
 
 
@@ -39,12 +35,17 @@ class TransformersServer:
             dtype=getattr(torch, self._config.dtype),
             attn_implementation="paged|sdpa",
         ).eval()
-        self._stop_ids = _stop_ids(model)
-        self._pad = model.tokenizer.pad_token_id
         self._answer_tokens = answer_tokens
         self._version: int | None = None
-        self._manager: Any = None
-        self._requests = 0
+        made = self._config
+        self._batches = Batches(
+            self._model,
+            _stop_ids(model),
+            model.tokenizer.pad_token_id,
+            longest=made.max_model_len or made.prompt_length + made.response_length,
+            answer_tokens=answer_tokens,
+            memory=made.gpu_memory_utilization,
+        )
 
     async def ping(self) -> str:
         """Answers once the model is loaded."""
@@ -54,39 +55,21 @@ class TransformersServer:
         self, prompt_ids: list[int], sampling_params: Mapping[str, Any], request_id: str, **_: Any
     ) -> TokenOutput:
         """Tokens behind the prompt with their log-probabilities. Raises RuntimeError where the engine fails."""
-        if self._manager is None:
-            self._start()
-        self._requests += 1
-        request = f"{request_id}-{self._requests}"
-        done = asyncio.get_running_loop().create_future()
-
-        def take(result: Any) -> None:
-            if result.is_finished() and not done.done():
-                done.set_result(result)
-
-        self._manager.register_result_handler(request, take)
-        temperature = float(sampling_params.get("temperature", 1.0))
-        self._manager.add_request(
-            list(prompt_ids),
-            request_id=request,
-            max_new_tokens=int(sampling_params.get("max_tokens") or self._answer_tokens),
-            eos_token_id=self._stop_ids,
-            # 0 would divide by nothing; this is as good as greedy
-            temperature=max(temperature, 1e-3),
+        drawn = await self._batches.draw(
+            prompt_ids,
+            int(sampling_params.get("max_tokens") or self._answer_tokens),
+            float(sampling_params.get("temperature", 1.0)),
         )
-        result = await done
-        if result.error:
-            raise RuntimeError(result.error)
         return TokenOutput(
-            token_ids=list(result.generated_tokens),
-            log_probs=[float(value) for value in result.logprobs],
+            token_ids=list(drawn.ids),
+            log_probs=list(drawn.logprobs),
             stop_reason="completed",
             extra_fields={"global_steps": self._version},
         )
 
     async def load_weights(self, named: list[tuple[str, torch.Tensor]]) -> None:
         """Takes some of the trainer's weights. No request may be under way."""
-        self._stop()
+        self._batches.stop()
         with torch.no_grad():
             own = self._model.state_dict()
             for name, value in named:
@@ -100,7 +83,7 @@ class TransformersServer:
 
     async def sleep(self) -> None:
         """Gives the device's memory to the trainer."""
-        self._stop()
+        self._batches.stop()
         if self._device != "cpu":
             self._model.to("cpu")
             torch.cuda.empty_cache()
@@ -112,52 +95,13 @@ class TransformersServer:
 
     async def clear_kv_cache(self) -> None:
         """Drops every block, and with them what prefixes share."""
-        self._stop()
+        self._batches.stop()
 
     async def abort_all_requests(self, reject_request: bool = False) -> None:
         """Nothing is under way when this is called: episodes end before a step does."""
 
     async def resume_generation(self) -> None:
         """Nothing was stopped."""
-
-    def _start(self) -> None:
-        from transformers import GenerationConfig
-        from transformers.generation import ContinuousBatchingConfig
-
-        room: dict[str, int] = {}
-        if self._device == "cpu":
-            length = self._config.max_model_len or self._config.prompt_length + self._config.response_length
-            room = {
-                "num_blocks": _MOST_SEQUENCES * (-(-length // _BLOCK_TOKENS) + 1),
-                "max_batch_tokens": _BATCH_TOKENS,
-            }
-        generation = GenerationConfig(
-            max_new_tokens=self._answer_tokens,
-            do_sample=True,
-            # every request names its own; were this 1, the engine would leave the whole step out
-            temperature=0.5,
-            top_k=0,
-            top_p=1.0,
-            eos_token_id=self._stop_ids,
-            pad_token_id=self._pad,
-        )
-        batching = ContinuousBatchingConfig(
-            block_size=_BLOCK_TOKENS,
-            max_memory_percent=self._config.gpu_memory_utilization,
-            return_logprobs=True,
-            allow_block_sharing=True,
-            per_request_processors=True,
-            **room,
-        )
-        self._manager = self._model.init_continuous_batching(
-            generation_config=generation, continuous_batching_config=batching
-        )
-        self._manager.start()
-
-    def _stop(self) -> None:
-        if self._manager is not None:
-            manager, self._manager = self._manager, None
-            manager.stop(block=True)
 
 
 class WeightSender(BaseRollout):
