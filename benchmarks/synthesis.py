@@ -120,13 +120,13 @@ def _composer(folder: Path, name: str) -> GrammarComposer:
 
 
 def solve(folder: Path, count: int, rows: dict, budget_s: float) -> None:
-    """The optimizer and the cheats on the first tasks of the easy band that the simulator can hold."""
+    """The optimizer and the cheats on the first easy tasks that the simulator can hold, until `count` are solved."""
     begun = time.monotonic()
     settings = JudgeSettings(device=Device.SIM, rules=Rules.PRACTICAL)
     bench = wiring.bench(Device.SIM, lambda phase, text: None, ahead=True)
     with contextlib.closing(bench.judge), tempfile.TemporaryDirectory() as runs:
         for task in _easy(folder):
-            if len(rows) >= count or time.monotonic() - begun > budget_s:
+            if outline(rows)["solved"] >= count or time.monotonic() - begun > budget_s:
                 return
             if task.name in rows:
                 continue

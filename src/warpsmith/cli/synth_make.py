@@ -142,6 +142,9 @@ def filter_(
         float | None,
         typer.Option("--budget-s", min=1.0, help="Stop after so many seconds; call again to go on."),
     ] = None,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="Processes that check tasks, over all visible GPUs.")
+    ] = 1,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
@@ -166,7 +169,7 @@ def filter_(
             if done % 25 == 0:
                 progress.phase("filter", f"{done} of {len(found)}")
 
-        answered = filter_tasks(found, rows, chosen, budget_s=budget_s, told=told)
+        answered = filter_tasks(found, rows, chosen, workers=workers, budget_s=budget_s, told=told)
     counts = funnel(answered)
     seconds = sum(row.seconds for row in answered)
     left = len({task.task_hash for task in found}) - len(answered)

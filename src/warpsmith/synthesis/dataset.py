@@ -8,6 +8,7 @@ from warpsmith.errors import MissingExtraError, TaskUnreadableError
 from warpsmith.store.files import refused
 from warpsmith.synthesis.bands import band_of
 from warpsmith.synthesis.records import (
+    Band,
     ComposedTask,
     CostEstimate,
     FilterRow,
@@ -29,10 +30,17 @@ def row_of(task: ComposedTask, fingerprint: str, measured: Iterable[FilterRow] =
     gain = gains[0] if gains else (cost.fusion_gain if cost else None)
     return SynthRow(
         ops=task.ops, data_source=task.data_source, code=task.code, name=task.name, provenance=task.provenance,
-        cost=cost, times=times, fusion_gain=gain,
-        band=band_of(len(task.ops), cost, fusion_gain=gains[0] if gains else None),
+        cost=cost, times=times, fusion_gain=gain, band=graded(task, rows),
         fingerprint=fingerprint, split=split_of(fingerprint),
     )  # fmt: skip
+
+
+def graded(task: ComposedTask, measured: Iterable[FilterRow] = ()) -> Band:
+    """The task's band, by what was measured where it was."""
+    rows = list(measured)
+    cost = task.cost or next((row.cost for row in rows if row.cost is not None), None)
+    gains = [row.times.fusion_gain for row in rows if row.times and row.times.fusion_gain is not None]
+    return band_of(len(task.ops), cost, fusion_gain=gains[0] if gains else None)
 
 
 def split_of(fingerprint: str) -> Split:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from warpsmith.store.files import make_folder, write_atomic
 from warpsmith.synthesis.card import PLOTS, card, plot
-from warpsmith.synthesis.dataset import row_of, write_parquet
+from warpsmith.synthesis.dataset import graded, row_of, write_parquet
 from warpsmith.synthesis.filtering import FilterLog, funnel
 from warpsmith.synthesis.mixes import Mix
 from warpsmith.synthesis.records import ComposedTask, FilterRow, SynthRow
@@ -49,7 +49,10 @@ def write_set(
     for row in [*said[Device.SIM], *said[Device.CUDA]]:
         by_hash.setdefault(row.task_hash, []).append(row)
     passed = [t for t in tasks if _passed(by_hash.get(t.task_hash, []), measured_only)]
-    kept, selection = select(passed, structures, benchmark, mix=mix, count=count, sandbox=sandbox, told=told)
+    kept, selection = select(
+        passed, structures, benchmark, mix=mix, count=count, sandbox=sandbox, told=told,
+        band=lambda task: graded(task, by_hash[task.task_hash]),
+    )  # fmt: skip
     rows = [row_of(task, found.fingerprint, by_hash[task.task_hash]) for task, found in kept]
     funnels = {device.value: funnel(found) for device, found in said.items() if found}
     write_parquet(rows, out / PARQUET)

@@ -370,6 +370,10 @@ class Reject(StrEnum):
     """The check was lost; it is made again."""
 
 
+FILTER_VERSION = 1
+"""Raised whenever the gates change, so that rows of older ones answer nothing."""
+
+
 class FilterRow(Record):
     """What the filter said of one task. Goes on from a log of these."""
 
