@@ -1,7 +1,6 @@
 """Turns on a GPU that the process above gives."""
 
 import contextlib
-import gc
 import sys
 from collections.abc import Iterator
 from typing import TextIO
@@ -40,7 +39,6 @@ class AskedTurns(Turns):
 
 def _leave() -> None:
     """Memory that this process holds and does not use is the others'."""
-    gc.collect()
     if torch.cuda.is_initialized():
         with contextlib.suppress(RuntimeError):  # of a context that a kernel broke: the next call meets it
             torch.cuda.empty_cache()

@@ -3,6 +3,7 @@
 On the CPU at sizes that take milliseconds; on a GPU at full size by `admission.check_task`, which also times it.
 """
 
+import gc
 import time
 from pathlib import Path
 
@@ -150,6 +151,8 @@ def _on_gpu(task: ComposedTask, folder: Path, turns: Turns | None) -> GpuTimes:
     whole = Task(name=task.name, code=task.code, source=TaskSource.SYNTHESIZED)
     settings = CheckSettings(device=Device.CUDA, purpose=Purpose.TRAINING)
     torch._dynamo.reset()  # what it compiled for the task before
+    gc.collect()
+    gc.freeze()  # what is left stays, and no collection during a turn looks at it again
     check_task(whole, settings, path, rows.append, turns)
     row = rows[-1]
     if row.fitness is not Fitness.FIT:

@@ -15,8 +15,12 @@ from warpsmith.synthesis.records import FILTER_VERSION, ComposedTask, FilterRow,
 from warpsmith.types import Device
 
 LEASE_S = 60.0
-_DOUBTED = frozenset({Reject.OUTSIDE_MEMORY, Reject.TIMED_OUT})
-"""What one of several processes says of a task and one by itself might not."""
+_DOUBTED = frozenset(
+    {Reject.RAISES, Reject.COMPILE_FAILS, Reject.OUTSIDE_MEMORY, Reject.TIMED_OUT, Reject.CRASHED}
+)
+"""What a lack of memory or time in company can cause; one process by itself says it."""
+_IN_COMPANY = 0.9
+"""Share of the time after which doubted tasks are checked."""
 
 
 class FilterLog(RecordLog[FilterRow]):
@@ -53,7 +57,7 @@ def filter_tasks(
     for row in known.values():
         told(row)
     missing = [task for name, task in unique.items() if name not in known]
-    until = Until(budget_s)
+    until, company = Until(budget_s), Until(budget_s and _IN_COMPANY * budget_s)
 
     def keep(row: FilterRow) -> None:
         log.append(row, durable=device is Device.CUDA)
@@ -63,7 +67,7 @@ def filter_tasks(
     with _gpus(device, workers if missing else 0) as gpus:
         crew = _crew(device, gpus, workers)
         doubted = []
-        with contextlib.closing(rows_of(missing, crew, until)) as rows:
+        with contextlib.closing(rows_of(missing, crew, company if len(crew) > len(gpus) else until)) as rows:
             for row in rows:
                 if len(crew) > len(gpus) and _DOUBTED & set(row.rejects):
                     doubted.append(unique[row.task_hash])
