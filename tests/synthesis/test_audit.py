@@ -11,6 +11,7 @@ from warpsmith.sandbox import best_available
 from warpsmith.synthesis.audit import Finding, audit, audit_lines
 from warpsmith.synthesis.decontaminate import benchmark
 from warpsmith.synthesis.published import PublishedRow, read_rows
+from warpsmith.synthesis.structure_log import StructureLog
 
 OPS = ["torch.nn.Linear", "torch.nn.LayerNorm"]
 OTHER = """
@@ -123,3 +124,18 @@ def test_files_that_hold_no_set_are_refused_in_one_line(tmp_path: Path) -> None:
         with pytest.raises(TaskUnreadableError) as caught:
             read_rows(path)
         assert "\n" not in str(caught.value)
+
+
+def test_a_log_answers_for_what_was_traced(tmp_path: Path) -> None:
+    rows = [PublishedRow(number=n, ops=("torch.cumsum",), data_source="torch#1", code=code)
+            for n, code in enumerate((OTHER, OTHER.replace("128", "256")), 1)]  # fmt: skip
+    missing = []
+    with StructureLog(tmp_path / "structures.jsonl") as log:
+        first = audit(rows, log=log, told=lambda done, of: missing.append(of))
+        again = audit(rows, log=log, told=lambda done, of: missing.append(of))
+        assert missing == [2]
+        ran = audit(rows[:1], run=True, log=log, told=lambda done, of: missing.append(of))
+    assert [f.finding for f in first.findings] == [Finding.DUPLICATE_STRUCTURE]
+    assert again.model_copy(update={"seconds": first.seconds}) == first
+    # that it was traced does not say that it runs
+    assert missing == [2, 1] and ran.ran and ran.clean

@@ -7,7 +7,8 @@ from tests.synthesis.small import written
 
 from warpsmith.synthesis.mixes import PAPER
 from warpsmith.synthesis.records import Band
-from warpsmith.synthesis.selecting import StructureLog, rooms, select
+from warpsmith.synthesis.selecting import rooms, select
+from warpsmith.synthesis.structure_log import StructureLog
 from warpsmith.types import Task
 
 EXP = written("return torch.exp(x).sum(1)")

@@ -56,7 +56,7 @@ def write(
         from warpsmith.sandbox import best_available
         from warpsmith.synthesis.filtering import FilterLog
         from warpsmith.synthesis.finishing import write_set
-        from warpsmith.synthesis.selecting import StructureLog
+        from warpsmith.synthesis.structure_log import StructureLog
 
         progress.phase("structures", f"{len(found)} tasks")
         with FilterLog(log) as rows, StructureLog(log.with_suffix(".structures.jsonl")) as structures:

@@ -10,7 +10,8 @@ from warpsmith.synthesis.dataset import graded, row_of, write_parquet
 from warpsmith.synthesis.filtering import FilterLog, funnel
 from warpsmith.synthesis.mixes import Mix
 from warpsmith.synthesis.records import ComposedTask, FilterRow, SynthRow
-from warpsmith.synthesis.selecting import Selection, StructureLog, select
+from warpsmith.synthesis.selecting import Selection, select
+from warpsmith.synthesis.structure_log import StructureLog
 from warpsmith.types import Device, Record, Task
 from warpsmith.types.protocols import Sandbox
 

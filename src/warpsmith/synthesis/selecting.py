@@ -2,36 +2,19 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from pydantic import Field
 
-from warpsmith.store.record_log import RecordLog
 from warpsmith.synthesis.bands import band_of
 from warpsmith.synthesis.decontaminate import Known, Match, contaminated, counts, duplicates
 from warpsmith.synthesis.mixes import Mix
 from warpsmith.synthesis.records import Band, ComposedTask, Origin
-from warpsmith.synthesis.structure import Structure, structures
-from warpsmith.types import Record, Task, sha256_hex
+from warpsmith.synthesis.structure import Structure
+from warpsmith.synthesis.structure_log import StructureLog, logged
+from warpsmith.types import Record, Task
 from warpsmith.types.protocols import Sandbox
 
-_CHUNK = 256
-"""Texts traced by one process, whose start takes as long as thirty of them; as many are traced anew where it ends."""
 _BLOCK = "block"
-
-
-class StructureRow(Record):
-    """The structure of one text."""
-
-    code_hash: str
-    structure: Structure
-
-
-class StructureLog(RecordLog[StructureRow]):
-    """Structures by the hash of the text: tracing is most of the work, and is done once."""
-
-    def __init__(self, path: Path):
-        super().__init__(path, StructureRow, lambda row: row.code_hash)
 
 
 class Selection(Record):
@@ -45,28 +28,6 @@ class Selection(Record):
     lacking: dict[str, int] = Field(default_factory=dict)
     """Kinds of which there were too few, and how many of other kinds stand in for them."""
     kept: int
-
-
-def known_structures(
-    named: Sequence[tuple[str, str]],
-    log: StructureLog,
-    *,
-    sandbox: Sandbox | None = None,
-    told: Callable[[int, int], None] = lambda done, of: None,
-) -> list[Known]:
-    """Each text (name, code) with its structure; what the log lacks is traced and logged in pieces."""
-    missing = list(dict.fromkeys(code for _, code in named if log.get(sha256_hex(code)) is None))
-    for start in range(0, len(missing), _CHUNK):
-        chunk = missing[start : start + _CHUNK]
-        for code, structure in zip(chunk, structures(chunk, sandbox=sandbox), strict=True):
-            log.append(StructureRow(code_hash=sha256_hex(code), structure=structure), durable=False)
-        told(start + len(chunk), len(missing))
-    found = []
-    for name, code in named:
-        row = log.get(sha256_hex(code))
-        assert row is not None
-        found.append(Known(name, code, row.structure))
-    return found
 
 
 def select(
@@ -85,9 +46,13 @@ def select(
     First none that repeats a benchmark's task goes in, then no two alike; of those `count` in the shares of `mix`.
     Where there are too few of a kind, others stand in for them.
     """
-    offered = known_structures([(t.name, t.code) for t in tasks], log, sandbox=sandbox, told=told)
-    named = [(f"level {t.level} problem {t.problem_id}", t.code) for t in benchmark]
-    against = known_structures(named, log, sandbox=sandbox, told=told)
+
+    def known(named: Sequence[tuple[str, str]]) -> list[Known]:
+        found = logged([code for _, code in named], log, sandbox=sandbox, told=told)
+        return [Known(*pair, structure) for pair, structure in zip(named, found, strict=True)]
+
+    offered = known([(t.name, t.code) for t in tasks])
+    against = known([(f"level {t.level} problem {t.problem_id}", t.code) for t in benchmark])
     tainted = contaminated(offered, against)
     clean = _without(range(len(tasks)), tainted)
     repeated = duplicates([offered[place] for place in clean])
