@@ -9,7 +9,7 @@ from warpsmith import tasks
 from warpsmith.errors import TaskUnreadableError
 from warpsmith.synthesis.bands import band_of
 from warpsmith.synthesis.card import card
-from warpsmith.synthesis.dataset import VALIDATION_SHARE, read_parquet, row_of, split_of, write_parquet
+from warpsmith.synthesis.dataset import VALIDATION_SHARE, read_set, row_of, split_of, write_parquet
 from warpsmith.synthesis.records import Band, FilterRow, GpuTimes, Split
 from warpsmith.types import Device, TaskSource, sha256_hex
 
@@ -28,7 +28,7 @@ ROWS = [row(0), row(1, measured=True), row(2, ops=("torch.exp", "torch.add", "to
 def test_round_trip(tmp_path):
     write_parquet(ROWS, tmp_path / "a.parquet")
     write_parquet(ROWS, tmp_path / "b.parquet")
-    assert read_parquet(tmp_path / "a.parquet") == ROWS
+    assert read_set(tmp_path / "a.parquet") == ROWS
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
 
 
@@ -102,7 +102,7 @@ def test_a_published_set_of_three_columns_is_read_too(tmp_path):
     with pytest.raises(TaskUnreadableError, match="no column band"):
         tasks.load_all(f"synth:{path}#band=easy")
     (tmp_path / "no.parquet").write_bytes(b"nothing")
-    with pytest.raises(TaskUnreadableError, match="cannot be read as parquet"):
+    with pytest.raises(TaskUnreadableError, match="as parquet"):
         tasks.load_all(f"synth:{tmp_path / 'no.parquet'}")
 
 

@@ -17,6 +17,7 @@ from warpsmith.synthesis.records import (
     Split,
     SynthRow,
 )
+from warpsmith.tasks.parquet import read_parquet
 
 VALIDATION_SHARE = 0.05
 
@@ -60,13 +61,12 @@ def write_parquet(rows: Sequence[SynthRow], path: Path) -> None:
         raise refused("write", path, error) from error
 
 
-def read_parquet(path: Path) -> list[SynthRow]:
+def read_set(path: Path) -> list[SynthRow]:
     """The rows of a set that `write_parquet` wrote. Raises TaskUnreadableError for another file."""
-    arrow, parquet = _arrow()
+    arrow, _ = _arrow()
     try:
-        flat = parquet.read_table(path).to_pylist()
-        return [_row(each) for each in flat]
-    except (OSError, arrow.ArrowException, KeyError, ValueError, TypeError) as error:
+        return [_row(flat) for flat in read_parquet(path, _schema(arrow).names)]
+    except (KeyError, ValueError, TypeError) as error:
         raise TaskUnreadableError(
             f"{path} is no set of this form: {error}", hint="write one with: warpsmith synth write"
         ) from error
