@@ -111,8 +111,10 @@ class WorkerProcess:
 
     def _tell(self, line: bytes) -> None:
         assert self._process is not None and self._process.stdin is not None
+        left = memoryview(line + b"\n")
         try:
-            self._process.stdin.write(line + b"\n")
+            while left:
+                left = left[self._process.stdin.write(left) :]
         except BrokenPipeError:
             return  # it ended, which its output will say
 
