@@ -1,5 +1,7 @@
 """The filter's processes: what ends or hangs one is rejected, and a log is gone on with."""
 
+import pytest
+import torch
 from tests.synthesis.small import written
 
 from warpsmith.synthesis import filter_workers
@@ -50,3 +52,20 @@ def test_a_task_that_hangs_is_ended(monkeypatch):
     with WorkerProcess(Device.SIM) as worker:
         assert worker.check(GOOD).rejects == ()
         assert worker.check(hangs).rejects == (Reject.TIMED_OUT,)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def test_several_processes_share_a_gpu(tmp_path):
+    big = "torch.randn(batch * 512, 1024)"
+    tasks = [
+        written("return torch.exp(x).cumsum(1)", inputs=big),
+        written("return torch.exp(x)"),
+        written("return torch.tanh(x) * 2", inputs=big, ops=("torch.tanh",)),
+    ]
+    with FilterLog(tmp_path / "filter.jsonl") as log:
+        rows = filter_tasks(tasks, log, Device.CUDA, workers=3)
+    assert [row.rejects for row in rows] == [(), (Reject.OUTSIDE_TIME,), ()]
+    assert all(1.0 <= row.times.eager_ms <= 100.0 and row.times.compile_ms > 0 for row in rows[::2])
+    # refused by its time: nothing was compiled for it
+    assert rows[1].times is None
