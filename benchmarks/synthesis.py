@@ -4,12 +4,14 @@
     python benchmarks/synthesis.py rate DIR [--tasks 60]     CPU seconds of composing and of the gates
     python benchmarks/synthesis.py again DIR [--tasks 60]    the first tasks composed once more: the same bytes?
     python benchmarks/synthesis.py solve DIR [--tasks 10]    built-in optimizer on sim, beside three trivial cheats
+    python benchmarks/synthesis.py sets DIR                  counts of DIR/set_*/ and of DIR/audit_*.json
 
 Each writes its part of benchmarks/results/synthesis.json and leaves the others; `solve` goes on where it stopped.
 """
 
 import argparse
 import contextlib
+import hashlib
 import json
 import tempfile
 import time
@@ -26,10 +28,12 @@ from warpsmith.sim.shrink import derived
 from warpsmith.synthesis.bands import band_of
 from warpsmith.synthesis.checks import check
 from warpsmith.synthesis.cost import look
+from warpsmith.synthesis.dataset import read_set
 from warpsmith.synthesis.filtering import funnel
+from warpsmith.synthesis.finishing import PARQUET, SUMMARY, SetSummary
 from warpsmith.synthesis.grammar import GrammarComposer
 from warpsmith.synthesis.mixes import load_mix
-from warpsmith.synthesis.records import Band, ComposedTask, FilterRow, Origin, Reject
+from warpsmith.synthesis.records import Band, ComposedTask, FilterRow, Origin, Reject, Split
 from warpsmith.synthesis.smaller import smaller
 from warpsmith.types import Device, Rules, Status, Submission, Task, TaskSource
 from warpsmith.types.protocols import JudgeSettings
@@ -55,9 +59,7 @@ class ModelNew(Model):
 
 def funnels(folder: Path) -> dict:
     """Counts by set."""
-    lines = [line for path in folder.glob("filter*.jsonl") if "structures" not in path.name
-             for line in path.read_text().splitlines()]  # fmt: skip
-    said = {row.task_hash: row for row in map(FilterRow.model_validate_json, lines)}
+    said, on_gpu = _rows(folder, Device.SIM), _rows(folder, Device.CUDA)
     found = {}
     for name in MIXES:
         tasks = read_tasks([folder / f"{name}.jsonl"])
@@ -77,6 +79,38 @@ def funnels(folder: Path) -> dict:
             "passed_by_band": {band.value: bands[band] for band in Band},
             "operators_used": len({op for t in passed for op in t.ops}),
         }
+        if measured := [on_gpu[t.task_hash] for t in tasks if t.task_hash in on_gpu]:
+            found[name]["gpu"] = {"checked": len(measured), "funnel": funnel(measured)}
+    return found
+
+
+def _rows(folder: Path, device: Device) -> dict[str, FilterRow]:
+    """What the logs say of each task on a device."""
+    lines = [line for path in folder.glob("filter*.jsonl") if "structures" not in path.name
+             for line in path.read_text().splitlines()]  # fmt: skip
+    rows = map(FilterRow.model_validate_json, lines)
+    return {row.task_hash: row for row in rows if row.device is device}
+
+
+def sets(folder: Path) -> dict:
+    """What was written and what the audit says of it."""
+    found = {}
+    for name in MIXES:
+        written = folder / f"set_{name}"
+        summary = SetSummary.model_validate_json((written / SUMMARY).read_text())
+        rows = read_set(written / PARQUET)
+        audit = json.loads((folder / f"audit_{name}.json").read_text())
+        blocks = sum(row.provenance.origin is Origin.BLOCK for row in rows)
+        kinds = Counter(len(row.ops) for row in rows if row.provenance.origin is not Origin.BLOCK)
+        found[name] = {
+            "rows": summary.rows, "measured": summary.measured, "selection": summary.selection.model_dump(),
+            "by_operators": {"block": blocks, **{str(n): kinds[n] for n in sorted(kinds)}},
+            "by_band": {band.value: sum(row.band is band for row in rows) for band in Band},
+            "validation": sum(row.split is Split.VALIDATION for row in rows),
+            "operators_used": len({op for row in rows for op in row.ops}),
+            "sha256": hashlib.sha256((written / PARQUET).read_bytes()).hexdigest(),
+            "audit": {key: audit[key] for key in ("clean", "rows", "against", "traced", "untraced", "counts")},
+        }  # fmt: skip
     return found
 
 
@@ -120,13 +154,13 @@ def _composer(folder: Path, name: str) -> GrammarComposer:
 
 
 def solve(folder: Path, count: int, rows: dict, budget_s: float) -> None:
-    """The optimizer and the cheats on the first tasks of the easy band that the simulator can hold."""
+    """The optimizer and the cheats on the first easy tasks that the simulator can hold, until `count` are solved."""
     begun = time.monotonic()
     settings = JudgeSettings(device=Device.SIM, rules=Rules.PRACTICAL)
     bench = wiring.bench(Device.SIM, lambda phase, text: None, ahead=True)
     with contextlib.closing(bench.judge), tempfile.TemporaryDirectory() as runs:
         for task in _easy(folder):
-            if len(rows) >= count or time.monotonic() - begun > budget_s:
+            if outline(rows)["solved"] >= count or time.monotonic() - begun > budget_s:
                 return
             if task.name in rows:
                 continue
@@ -146,8 +180,7 @@ def solve(folder: Path, count: int, rows: dict, budget_s: float) -> None:
 
 
 def _easy(folder: Path) -> list[ComposedTask]:
-    said = {row.task_hash: row for path in folder.glob("filter*.jsonl") if "structures" not in path.name
-            for row in map(FilterRow.model_validate_json, path.read_text().splitlines())}  # fmt: skip
+    said = _rows(folder, Device.SIM)
     tasks = read_tasks([folder / f"{name}.jsonl" for name in reversed(MIXES)])
     return [t for t in tasks if t.task_hash in said and not said[t.task_hash].rejects
             and band_of(len(t.ops), t.cost) in (Band.EASY, Band.MEDIUM)]  # fmt: skip
@@ -189,13 +222,15 @@ def write(**parts: object) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("funnel", "rate", "again", "solve"))
+    parser.add_argument("what", choices=("funnel", "rate", "again", "solve", "sets"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tasks", type=int, default=0)
     parser.add_argument("--budget-s", type=float, default=float("inf"))
     args = parser.parse_args()
     if args.what == "funnel":
         write(funnel=funnels(args.folder))
+    elif args.what == "sets":
+        write(sets=sets(args.folder))
     elif args.what == "rate":
         write(rate=rate(args.folder, args.tasks or 60))
     elif args.what == "again":

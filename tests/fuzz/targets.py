@@ -48,6 +48,7 @@ from warpsmith.judge.timing.baselines import BaselineIdentity, BaselineStore, me
 from warpsmith.judge.timing.clock import Samples, time_stats
 from warpsmith.sandbox import LocalSandbox
 from warpsmith.store import Manifest, RunReader, RunStore
+from warpsmith.synthesis.bands import read_pass_rates
 from warpsmith.tasks import load, load_task
 from warpsmith.types import (
     BaselineKind,
@@ -251,6 +252,11 @@ def _tool(folder: Path, example: tuple[str, Any]) -> None:
         call(name, arguments, context, ["Read", "Glob", "Grep", "TodoWrite"])
 
 
+def _pass_rates(folder: Path, data: bytes) -> None:
+    (folder / "rates.jsonl").write_bytes(data)
+    read_pass_rates(folder / "rates.jsonl")
+
+
 def parquet_seed() -> bytes:
     """A KernelBench file as pyarrow writes it; empty without pyarrow."""
     try:
@@ -331,6 +337,9 @@ def targets() -> list[Target]:
                 VALUES | texts(['{"file_path": "a", "limit": 3}', '{"pattern": "(a|b)*"}']),
             ),
             nothing(folder_reader(_tool)),
+        ),
+        Target(
+            "pass rates", foreign([{"task_hash": "a", "pass_rate": 0.5}]), infrastructure(folder_reader(_pass_rates))
         ),
         Target("KernelBench's rows", foreign([KERNELBENCH]), task(folder_reader(_kernelbench))),
         Target("KernelBench's parquet", damaged([parquet_seed()]), task(folder_reader(_parquet))),

@@ -11,6 +11,9 @@ from warpsmith.sandbox import best_available
 from warpsmith.synthesis.audit import Finding, audit, audit_lines
 from warpsmith.synthesis.decontaminate import benchmark
 from warpsmith.synthesis.published import PublishedRow, read_rows
+from warpsmith.synthesis.structure import FingerprintKind, Outcome, Structure
+from warpsmith.synthesis.structure_log import StructureLog, StructureRow, logged
+from warpsmith.types import sha256_hex
 
 OPS = ["torch.nn.Linear", "torch.nn.LayerNorm"]
 OTHER = """
@@ -123,3 +126,30 @@ def test_files_that_hold_no_set_are_refused_in_one_line(tmp_path: Path) -> None:
         with pytest.raises(TaskUnreadableError) as caught:
             read_rows(path)
         assert "\n" not in str(caught.value)
+
+
+def test_a_log_answers_for_what_was_traced(tmp_path: Path) -> None:
+    def told(done: int, of: int) -> None:
+        raise AssertionError("nothing is missing")
+
+    codes = [OTHER, OTHER.replace("128", "256")]
+    known = Structure(kind=FingerprintKind.GRAPH, fingerprint="graph-1", called=("torch.cumsum",))
+    rows = [PublishedRow(number=n, ops=("torch.cumsum",), data_source="torch#1", code=code)
+            for n, code in enumerate(codes, 1)]  # fmt: skip
+    with StructureLog(tmp_path / "structures.jsonl") as log:
+        for code in codes:
+            log.append(StructureRow(code_hash=sha256_hex(code), structure=known))
+        found = audit(rows, log=log, told=told)
+        # that it was traced does not say that it runs
+        assert log.find(OTHER) == known and log.find(OTHER, run=True) is None
+        ran = known.model_copy(update={"run": Outcome.OK})
+        log.append(StructureRow(code_hash=sha256_hex(OTHER), structure=ran))
+        assert log.find(OTHER) == log.find(OTHER, run=True) == ran
+    assert [f.finding for f in found.findings] == [Finding.DUPLICATE_STRUCTURE]
+
+
+def test_a_log_keeps_what_is_traced(tmp_path: Path) -> None:
+    with StructureLog(tmp_path / "structures.jsonl") as log:
+        found = logged([OTHER, OTHER], log)
+        assert found == [log.find(OTHER)] * 2 and found[0].kind is FingerprintKind.GRAPH
+    assert (tmp_path / "structures.jsonl").read_text().count("\n") == 1

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from tests.synthesis.small import estimate, written
 
 from warpsmith import tasks
-from warpsmith.errors import TaskUnreadableError
-from warpsmith.synthesis.bands import band_of
+from warpsmith.errors import TaskUnreadableError, UsageError
+from warpsmith.synthesis.bands import band_of, read_pass_rates
 from warpsmith.synthesis.card import card
-from warpsmith.synthesis.dataset import VALIDATION_SHARE, read_parquet, row_of, split_of, write_parquet
+from warpsmith.synthesis.dataset import VALIDATION_SHARE, read_set, row_of, split_of, write_parquet
 from warpsmith.synthesis.records import Band, FilterRow, GpuTimes, Split
 from warpsmith.types import Device, TaskSource, sha256_hex
 
@@ -28,7 +28,7 @@ ROWS = [row(0), row(1, measured=True), row(2, ops=("torch.exp", "torch.add", "to
 def test_round_trip(tmp_path):
     write_parquet(ROWS, tmp_path / "a.parquet")
     write_parquet(ROWS, tmp_path / "b.parquet")
-    assert read_parquet(tmp_path / "a.parquet") == ROWS
+    assert read_set(tmp_path / "a.parquet") == ROWS
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
 
 
@@ -44,6 +44,21 @@ def test_the_published_columns_come_first_and_as_they_were(tmp_path):
 def test_what_was_measured_replaces_the_estimate():
     assert ROWS[0].fusion_gain == estimate().fusion_gain == 3.0 and not ROWS[0].measured
     assert ROWS[1].fusion_gain == 6.0 / 2.0 and ROWS[1].times == (TIMES,)
+
+
+def test_a_pass_rate_decides_the_band(tmp_path):
+    path = tmp_path / "rates.jsonl"
+    task = written("return torch.exp(x)", ops=("torch.exp",) * 5)
+    path.write_text(f'{{"task_hash": "{task.task_hash}", "pass_rate": 0.6, "policy": "ours"}}\n')
+    rates = read_pass_rates(path)
+    solved = row_of(task, "graph-" + sha256_hex("5"), [], rates[task.task_hash])
+    assert (solved.band, solved.pass_rate) == (Band.EASY, 0.6)
+    assert row_of(task, "graph-" + sha256_hex("5")).band is Band.EXPERT
+    write_parquet([solved], tmp_path / "set.parquet")
+    assert read_set(tmp_path / "set.parquet") == [solved]
+    path.write_text('{"task_hash": "x", "pass_rate": 60}\n')
+    with pytest.raises(UsageError, match="holds no pass rates"):
+        read_pass_rates(path)
 
 
 @given(st.lists(st.integers(0, 2**64), min_size=1, max_size=40))
@@ -102,7 +117,7 @@ def test_a_published_set_of_three_columns_is_read_too(tmp_path):
     with pytest.raises(TaskUnreadableError, match="no column band"):
         tasks.load_all(f"synth:{path}#band=easy")
     (tmp_path / "no.parquet").write_bytes(b"nothing")
-    with pytest.raises(TaskUnreadableError, match="cannot be read as parquet"):
+    with pytest.raises(TaskUnreadableError, match="as parquet"):
         tasks.load_all(f"synth:{tmp_path / 'no.parquet'}")
 
 

@@ -1,10 +1,14 @@
 """What repeats another task or the benchmark goes, and the mix's shares hold."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.synthesis.small import written
 
 from warpsmith.synthesis.mixes import PAPER
-from warpsmith.synthesis.selecting import StructureLog, select
+from warpsmith.synthesis.records import Band
+from warpsmith.synthesis.selecting import rooms, select
+from warpsmith.synthesis.structure_log import StructureLog
 from warpsmith.types import Task
 
 EXP = written("return torch.exp(x).sum(1)")
@@ -45,3 +49,32 @@ def test_shares_of_a_mix(structures):
     pair = GELU.model_copy(update={"ops": ("torch.nn.functional.gelu", "torch.cumsum")})
     kept, counts = select([EXP, TANH, pair], structures, [], mix=mix, count=2)
     assert [task for task, _ in kept] == [EXP, pair] and counts.over_share == 1
+    assert counts.lacking == {}
+
+
+def test_other_kinds_stand_in_for_one_that_lacks(structures):
+    mix = PAPER.model_copy(update={"operators": {1: 0.4, 2: 0.6}, "blocks": 0.0})
+    kept, counts = select([EXP, TANH, GELU], structures, [], mix=mix, count=3)
+    assert len(kept) == 3 and counts.lacking == {"2": 2} and counts.over_share == 0
+
+
+def test_a_mix_with_bands_counts_by_them(structures):
+    mix = PAPER.model_copy(update={"bands": {Band.EASY: 0.5, Band.EXPERT: 0.5}})
+    bands = {EXP.code: Band.EASY, TANH.code: Band.EASY, GELU.code: Band.EXPERT}
+    kept, _ = select([EXP, TANH, GELU], structures, [], mix=mix, count=2, band=lambda task: bands[task.code])
+    assert [task for task, _ in kept] == [EXP, GELU]
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.floats(0.01, 1.0), min_size=1),
+    st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 300)),
+    st.integers(1, 500),
+)
+def test_rooms_are_filled_by_share_and_never_beyond_what_is_there(shares, held, count):
+    found = rooms(shares, held, count)
+    whole = sum(shares.values())
+    assert sum(found.values()) == min(count, sum(held.get(kind, 0) for kind in shares))
+    for kind, room in found.items():
+        assert 0 <= room <= held.get(kind, 0)
+        # less than its share only where it holds no more
+        assert room == held.get(kind, 0) or room >= round(count * shares[kind] / whole) - len(shares)

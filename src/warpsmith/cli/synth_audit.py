@@ -31,6 +31,10 @@ def audit(
         bool,
         typer.Option("--run", help="Also run every row on the CPU, at smaller sizes where it states them."),
     ] = False,
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", metavar="FILE.jsonl", help="Keep what is traced, and go on from there."),
+    ] = None,
     workers: Annotated[int, typer.Option("--workers", help="Processes that trace rows.")] = 1,
     unsafe_local: Annotated[
         bool, typer.Option("--unsafe-local", help="Run the rows' code with no isolation where there is none.")
@@ -45,24 +49,28 @@ def audit(
     from warpsmith.synthesis.audit import audit_lines
     from warpsmith.synthesis.decontaminate import benchmark
     from warpsmith.synthesis.published import read_rows
+    from warpsmith.synthesis.structure_log import StructureLog
 
     if workers < 1:
         raise UsageError(f"--workers {workers} is too few", hint="give 1 or more")
     rows = read_rows(file)
     wiring.require_judge_extra()
     # stdout carries the answer alone, whatever a library prints
-    with contextlib.redirect_stdout(sys.stderr), reporter() as progress:
+    with contextlib.ExitStack() as kept:
+        kept.enter_context(contextlib.redirect_stdout(sys.stderr))
+        progress = kept.enter_context(reporter())
+        traced = kept.enter_context(StructureLog(log)) if log else None
         sandbox = _sandbox(unsafe_local)
         progress.note(f"{len(rows)} rows; their code runs isolated by {sandbox.name}")
         known = []
         if against is not None:
             progress.phase("trace the benchmark", str(against))
-            known = benchmark(against, sandbox=sandbox, workers=workers)
+            known = benchmark(against, sandbox=sandbox, workers=workers, log=traced)
 
         def told(done: int, total: int) -> None:
             progress.phase("trace rows", f"{done} of {total}")
 
-        result = look(rows, known, run=run, sandbox=sandbox, workers=workers, told=told)
+        result = look(rows, known, run=run, sandbox=sandbox, workers=workers, log=traced, told=told)
     summary = {"file": str(file), "clean": result.clean, "counts": result.counts}
     if as_json:
         print(json.dumps({**summary, **result.model_dump(mode="json")}))

@@ -38,10 +38,13 @@ def crawl(
         bool,
         typer.Option("--transformers", help="Also classes of the installed transformers that stand alone."),
     ] = False,
+    with_timm: Annotated[
+        bool, typer.Option("--timm", help="Also layers of the installed timm that stand alone.")
+    ] = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
-    """Find the operators of the installed torch, and of transformers where it is installed."""
+    """Find the operators of the installed torch, and of the model libraries that are named."""
     from warpsmith.cli import wiring
     from warpsmith.cli.progress import reporter
     from warpsmith.store import write_atomic
@@ -52,11 +55,12 @@ def crawl(
 
         progress.phase("crawl", "torch")
         catalogue = crawl_torch(progress.note)
-        if with_transformers:
-            from warpsmith.synthesis.crawl_transformers import crawl_transformers
+        from warpsmith.synthesis.crawl_library import TIMM, TRANSFORMERS, crawl_installed
 
-            progress.phase("crawl", "transformers")
-            catalogue = crawl_transformers().added_to(catalogue)
+        for library, wanted in ((TRANSFORMERS, with_transformers), (TIMM, with_timm)):
+            if wanted:
+                progress.phase("crawl", library.name)
+                catalogue = crawl_installed(library).added_to(catalogue)
     write_atomic(out, catalogue.model_dump_json())
     names = {op.name for op in catalogue.operators}
     said = {"operators": len(names), "templates": len(catalogue.operators), "omitted": len(catalogue.omitted)}
@@ -142,6 +146,9 @@ def filter_(
         float | None,
         typer.Option("--budget-s", min=1.0, help="Stop after so many seconds; call again to go on."),
     ] = None,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="Processes that check tasks, over all visible GPUs.")
+    ] = 1,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
@@ -166,7 +173,7 @@ def filter_(
             if done % 25 == 0:
                 progress.phase("filter", f"{done} of {len(found)}")
 
-        answered = filter_tasks(found, rows, chosen, budget_s=budget_s, told=told)
+        answered = filter_tasks(found, rows, chosen, workers=workers, budget_s=budget_s, told=told)
     counts = funnel(answered)
     seconds = sum(row.seconds for row in answered)
     left = len({task.task_hash for task in found}) - len(answered)

@@ -37,6 +37,12 @@ def write(
     measured_only: Annotated[
         bool, typer.Option("--measured-only", help="Only rows that a GPU has run at full size.")
     ] = False,
+    pass_rates: Annotated[
+        Path | None,
+        typer.Option(
+            "--pass-rates", metavar="FILE.jsonl", help="task_hash and pass_rate of your policy: the bands."
+        ),
+    ] = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
@@ -44,11 +50,13 @@ def write(
     from warpsmith import tasks as sources
     from warpsmith.cli import wiring
     from warpsmith.cli.progress import reporter
+    from warpsmith.synthesis.bands import read_pass_rates
     from warpsmith.synthesis.mixes import load_mix
 
     if (mix is None) != (count is None):
         raise UsageError("--mix and --count go together", hint="give both, or neither")
     chosen = load_mix(mix) if mix else None
+    rates = read_pass_rates(pass_rates) if pass_rates else {}
     found = read_tasks(tasks)
     against = [task for spec in benchmark or [] for task in sources.load_all(spec)]
     wiring.require_judge_extra()
@@ -56,12 +64,13 @@ def write(
         from warpsmith.sandbox import best_available
         from warpsmith.synthesis.filtering import FilterLog
         from warpsmith.synthesis.finishing import write_set
-        from warpsmith.synthesis.selecting import StructureLog
+        from warpsmith.synthesis.structure_log import StructureLog
 
         progress.phase("structures", f"{len(found)} tasks")
         with FilterLog(log) as rows, StructureLog(log.with_suffix(".structures.jsonl")) as structures:
             summary = write_set(
                 found, rows, structures, against, out, mix=chosen, count=count, measured_only=measured_only,
+                pass_rates=rates,
                 sandbox=best_available(), told=lambda done, of: progress.phase("structures", f"{done} of {of}"),
             )  # fmt: skip
     if as_json:

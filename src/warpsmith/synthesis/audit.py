@@ -10,7 +10,8 @@ from enum import StrEnum
 from warpsmith.synthesis.decontaminate import Known, Likeness, Match, contaminated, duplicates
 from warpsmith.synthesis.labels import not_run
 from warpsmith.synthesis.published import PublishedRow
-from warpsmith.synthesis.structure import FingerprintKind, Outcome, Structure, structures
+from warpsmith.synthesis.structure import FingerprintKind, Outcome, Structure
+from warpsmith.synthesis.structure_log import StructureLog, logged
 from warpsmith.tasks.user_file import bound_names
 from warpsmith.types import Record
 from warpsmith.types.protocols import Sandbox
@@ -95,12 +96,14 @@ def audit(
     run: bool = False,
     sandbox: Sandbox | None = None,
     workers: int = 1,
+    log: StructureLog | None = None,
     told: Callable[[int, int], None] = lambda done, total: None,
 ) -> Audit:
     """Looks at every row. `run`: runs each at small sizes on the CPU as well, and refuses those that fail.
 
-    `told` is called with the tasks traced so far and how many there are. Raises ValueError for no rows,
-    InfrastructureError where tasks cannot be traced.
+    `log` answers for texts that were traced before, and keeps what is traced now. `told` is called with the tasks
+    traced so far and how many there are. Raises ValueError for no rows, InfrastructureError where tasks cannot be
+    traced.
     """
     if not rows:
         raise ValueError("an audit of no rows says nothing")
@@ -108,8 +111,7 @@ def audit(
     refused = {row.number: found for row in rows if (found := _refusal(row)) is not None}
     readable = [row for row in rows if row.number not in refused]
     codes = [row.code for row in readable]
-    unique = len(set(codes))
-    found = structures(codes, sandbox=sandbox, run=run, workers=workers, told=lambda done: told(done, unique))
+    found = logged(codes, log, sandbox=sandbox, run=run, workers=workers, told=told)
     findings = [
         *refused.values(),
         *_not_running(readable, found),

@@ -1,11 +1,37 @@
 """How hard a task is expected to be, for sets that are graded."""
 
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from warpsmith.errors import UsageError
 from warpsmith.synthesis.records import Band, CostEstimate
+from warpsmith.types import Record
 
 _GAIN_STEPS = (1.25, 2.5)
 """Fusion gain below the first promises little, above the second much."""
 _PASS_STEPS = (0.5, 0.2, 0.05)
 """Pass rates of a policy above these make a task easy, medium, hard."""
+_RATES = 'write lines such as {"task_hash": "…", "pass_rate": 0.25}'
+
+
+class PassRate(Record):
+    """How often a policy solves a task."""
+
+    task_hash: str
+    pass_rate: float = Field(ge=0.0, le=1.0)
+    policy: str = ""
+
+
+def read_pass_rates(path: Path) -> dict[str, float]:
+    """Rates by the task's hash, of JSON lines of `PassRate`; the last line of a task counts. Raises UsageError."""
+    try:
+        rows = [PassRate.model_validate_json(line) for line in path.read_text("utf-8").splitlines() if line]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}", hint=_RATES) from error
+    except ValidationError as error:
+        raise UsageError(f"{path} holds no pass rates", hint=_RATES) from error
+    return {row.task_hash: row.pass_rate for row in rows}
 
 
 def band_of(

@@ -73,6 +73,9 @@ def card(
             "their kind than the mix has room for.",
             "",
         ]
+        if selection.lacking:
+            told = ", ".join(f"{count} of {kind}" for kind, count in selection.lacking.items())
+            lines += [f"Too few were found of some kinds; others stand in for them: {told}.", ""]
     return "\n".join(lines)
 
 

@@ -3,6 +3,7 @@
 On the CPU at sizes that take milliseconds; on a GPU at full size by `admission.check_task`, which also times it.
 """
 
+import gc
 import time
 from pathlib import Path
 
@@ -17,11 +18,11 @@ from warpsmith.errors import (
 )
 from warpsmith.judge.admission import fitness
 from warpsmith.judge.admission.check_task import SEED, SYNTHESIZED_MS, check_task, idle_parameters
+from warpsmith.judge.admission.rough_times import Turns
 from warpsmith.judge.reference.model import Reference
 from warpsmith.synthesis.cost import CostModel, look
-from warpsmith.synthesis.filtering import FILTER_VERSION
 from warpsmith.synthesis.labels import not_run
-from warpsmith.synthesis.records import ComposedTask, FilterRow, GpuTimes, Origin, Reject
+from warpsmith.synthesis.records import FILTER_VERSION, ComposedTask, FilterRow, GpuTimes, Origin, Reject
 from warpsmith.synthesis.smaller import smaller
 from warpsmith.tasks.user_file import check_source
 from warpsmith.types import (
@@ -66,8 +67,8 @@ class _RejectedError(Exception):
         self.rejects = rejects
 
 
-def check(task: ComposedTask, device: Device, folder: Path) -> FilterRow:
-    """What the gates say; never raises for what the task's code does in Python."""
+def check(task: ComposedTask, device: Device, folder: Path, turns: Turns | None = None) -> FilterRow:
+    """What the gates say; never raises for what the task's code does in Python. `turns`: on a GPU with others."""
     begun = time.perf_counter()
     rejects: tuple[Reject, ...] = ()
     detail, checked, times, cost = "", None, None, None
@@ -79,7 +80,7 @@ def check(task: ComposedTask, device: Device, folder: Path) -> FilterRow:
                 _within(cost.eager_ms, cost.peak_bytes)
             checked = _on_cpu(task, folder)
         else:
-            times = _on_gpu(task, folder)
+            times = _on_gpu(task, folder, turns)
     except _RejectedError as error:
         rejects, detail = error.rejects, str(error)
     except TaskUnsupportedError as error:
@@ -142,7 +143,7 @@ def _on_cpu(task: ComposedTask, folder: Path) -> str:
     return sha256_hex(text)
 
 
-def _on_gpu(task: ComposedTask, folder: Path) -> GpuTimes:
+def _on_gpu(task: ComposedTask, folder: Path, turns: Turns | None) -> GpuTimes:
     """Admission, eager and torch.compile's times at full size on the GPU that this process sees first."""
     rows: list[TaskCheck] = []
     path = folder / "task.py"
@@ -150,7 +151,9 @@ def _on_gpu(task: ComposedTask, folder: Path) -> GpuTimes:
     whole = Task(name=task.name, code=task.code, source=TaskSource.SYNTHESIZED)
     settings = CheckSettings(device=Device.CUDA, purpose=Purpose.TRAINING)
     torch._dynamo.reset()  # what it compiled for the task before
-    check_task(whole, settings, path, rows.append)
+    gc.collect()
+    gc.freeze()  # what is left stays, and no collection during a turn looks at it again
+    check_task(whole, settings, path, rows.append, turns)
     row = rows[-1]
     if row.fitness is not Fitness.FIT:
         rejects = tuple(dict.fromkeys(BY_WEAKNESS[kind] for kind in row.weaknesses))
@@ -160,6 +163,8 @@ def _on_gpu(task: ComposedTask, folder: Path) -> GpuTimes:
     found = row.estimate
     if found is None or found.eager_ms is None:
         raise TaskRefusedError("it was not timed")
+    if found.compile_ms is None:
+        raise _RejectedError((Reject.OUTSIDE_MEMORY,), "torch.compile ran out of memory")
     if found.peak_bytes is not None and found.peak_bytes > MAX_PEAK_BYTES:
         raise _RejectedError((Reject.OUTSIDE_MEMORY,), f"{found.peak_bytes / 1024**3:.1f} GiB")
     name = torch.cuda.get_device_name()

@@ -8,6 +8,7 @@ from warpsmith.errors import MissingExtraError, TaskUnreadableError
 from warpsmith.store.files import refused
 from warpsmith.synthesis.bands import band_of
 from warpsmith.synthesis.records import (
+    Band,
     ComposedTask,
     CostEstimate,
     FilterRow,
@@ -16,11 +17,17 @@ from warpsmith.synthesis.records import (
     Split,
     SynthRow,
 )
+from warpsmith.tasks.parquet import read_parquet
 
 VALIDATION_SHARE = 0.05
 
 
-def row_of(task: ComposedTask, fingerprint: str, measured: Iterable[FilterRow] = ()) -> SynthRow:
+def row_of(
+    task: ComposedTask,
+    fingerprint: str,
+    measured: Iterable[FilterRow] = (),
+    pass_rate: float | None = None,
+) -> SynthRow:
     """The row of a task; `measured` are what the gates said of it."""
     rows = list(measured)
     times = tuple(row.times for row in rows if row.times is not None)
@@ -29,10 +36,17 @@ def row_of(task: ComposedTask, fingerprint: str, measured: Iterable[FilterRow] =
     gain = gains[0] if gains else (cost.fusion_gain if cost else None)
     return SynthRow(
         ops=task.ops, data_source=task.data_source, code=task.code, name=task.name, provenance=task.provenance,
-        cost=cost, times=times, fusion_gain=gain,
-        band=band_of(len(task.ops), cost, fusion_gain=gains[0] if gains else None),
+        cost=cost, times=times, fusion_gain=gain, pass_rate=pass_rate, band=graded(task, rows, pass_rate),
         fingerprint=fingerprint, split=split_of(fingerprint),
     )  # fmt: skip
+
+
+def graded(task: ComposedTask, measured: Iterable[FilterRow] = (), pass_rate: float | None = None) -> Band:
+    """The task's band, by what was measured where it was."""
+    rows = list(measured)
+    cost = task.cost or next((row.cost for row in rows if row.cost is not None), None)
+    gains = [row.times.fusion_gain for row in rows if row.times and row.times.fusion_gain is not None]
+    return band_of(len(task.ops), cost, fusion_gain=gains[0] if gains else None, pass_rate=pass_rate)
 
 
 def split_of(fingerprint: str) -> Split:
@@ -52,13 +66,12 @@ def write_parquet(rows: Sequence[SynthRow], path: Path) -> None:
         raise refused("write", path, error) from error
 
 
-def read_parquet(path: Path) -> list[SynthRow]:
+def read_set(path: Path) -> list[SynthRow]:
     """The rows of a set that `write_parquet` wrote. Raises TaskUnreadableError for another file."""
-    arrow, parquet = _arrow()
+    arrow, _ = _arrow()
     try:
-        flat = parquet.read_table(path).to_pylist()
-        return [_row(each) for each in flat]
-    except (OSError, arrow.ArrowException, KeyError, ValueError, TypeError) as error:
+        return [_row(flat) for flat in read_parquet(path, _schema(arrow).names)]
+    except (KeyError, ValueError, TypeError) as error:
         raise TaskUnreadableError(
             f"{path} is no set of this form: {error}", hint="write one with: warpsmith synth write"
         ) from error
@@ -74,7 +87,7 @@ def _flat(row: SynthRow) -> dict[str, Any]:
     return {
         "ops": list(row.ops), "data_source": row.data_source, "code": row.code, "name": row.name,
         "task_hash": row.task_hash, "band": row.band.value, "split": row.split.value, "measured": row.measured,
-        "fusion_gain": row.fusion_gain, "fingerprint": row.fingerprint,
+        "fusion_gain": row.fusion_gain, "pass_rate": row.pass_rate, "fingerprint": row.fingerprint,
         "times": [t.model_dump() for t in row.times], "provenance": row.provenance.model_dump(mode="json"),
         **{f"estimated_{name}": cost.get(name) for name in _COST},
     }  # fmt: skip
@@ -84,7 +97,8 @@ def _row(flat: dict[str, Any]) -> SynthRow:
     cost = {name: flat[f"estimated_{name}"] for name in _COST}
     return SynthRow(
         ops=flat["ops"], data_source=flat["data_source"], code=flat["code"], name=flat["name"],
-        provenance=flat["provenance"], times=flat["times"], fusion_gain=flat["fusion_gain"], band=flat["band"],
+        provenance=flat["provenance"], times=flat["times"], fusion_gain=flat["fusion_gain"],
+        pass_rate=flat["pass_rate"], band=flat["band"],
         fingerprint=flat["fingerprint"], split=flat["split"],
         cost=None if cost["gpu"] is None else CostEstimate(**cost),
     )  # fmt: skip
@@ -103,7 +117,8 @@ def _schema(arrow: Any) -> Any:
     )
     return arrow.schema([
         ("ops", texts), ("data_source", text), ("code", text), ("name", text), ("task_hash", text), ("band", text),
-        ("split", text), ("measured", arrow.bool_()), ("fusion_gain", number), ("fingerprint", text),
+        ("split", text), ("measured", arrow.bool_()), ("fusion_gain", number), ("pass_rate", number),
+        ("fingerprint", text),
         ("times", arrow.list_(times)), ("provenance", provenance),
         *((f"estimated_{name}", kinds.get(name, number)) for name in _COST),
     ])  # fmt: skip

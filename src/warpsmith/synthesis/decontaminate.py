@@ -12,7 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from warpsmith.synthesis.similarity import NEAR, Bag, bag, near_pairs
-from warpsmith.synthesis.structure import FingerprintKind, Structure, structures
+from warpsmith.synthesis.structure import FingerprintKind, Structure
+from warpsmith.synthesis.structure_log import StructureLog, logged
 from warpsmith.tasks import kernelbench
 from warpsmith.types import Record, sha256_hex
 from warpsmith.types.protocols import Sandbox
@@ -52,13 +53,16 @@ class Match(Record):
     """Of the texts, where that is the reason."""
 
 
-def benchmark(path: Path, *, sandbox: Sandbox | None = None, workers: int = 1) -> list[Known]:
-    """The tasks of a KernelBench file or folder with their structures.
+def benchmark(
+    path: Path, *, sandbox: Sandbox | None = None, workers: int = 1, log: StructureLog | None = None
+) -> list[Known]:
+    """The tasks of a KernelBench file or folder with their structures, from the log where it has them.
 
     Raises TaskUnreadableError where the path holds none, InfrastructureError where tasks cannot be traced.
     """
     tasks = kernelbench.load(path)
-    found = structures([task.code for task in tasks], sandbox=sandbox, workers=workers)
+    codes = [task.code for task in tasks]
+    found = logged(codes, log, sandbox=sandbox, workers=workers)
     return [
         Known(f"level {task.level} problem {task.problem_id}", task.code, structure)
         for task, structure in zip(tasks, found, strict=True)

@@ -38,6 +38,8 @@ ALL_ATTENTION_FUNCTIONS = AttentionFunctions()""",
     "GradientCheckpointingLayer": "GradientCheckpointingLayer = nn.Module",
     "is_torchdynamo_compiling": "def is_torchdynamo_compiling():\n    return torch.compiler.is_compiling()",
     "is_flash_attention_requested": "def is_flash_attention_requested(*args, **kwargs):\n    return False",
+    "use_fused_attn": "def use_fused_attn(*args, **kwargs):\n    return True",
+    "is_fast_norm": "def is_fast_norm():\n    return False",
     "maybe_autocast": "def maybe_autocast(*args, **kwargs):\n    return torch.autocast('cpu', enabled=False)",
     "logger": "import logging\n\nlogger = logging.getLogger(__name__)",
     "init": "init = nn.init",
@@ -109,6 +111,14 @@ class Library:
         """The text of class `name` of the file and of all that it needs. Raises NotStandaloneError."""
         return _Gathering(self).text(self.file(path), name)
 
+    def owner(self, file: LibraryFile, name: str) -> LibraryFile:
+        """The file of this library that defines what a file calls `name`, as far as its imports lead there."""
+        node = file.imported.get(name)
+        if name in file.defined or not isinstance(node, ast.ImportFrom):
+            return file
+        source = self.source_of(file, node)
+        return file if source is None else self.owner(source, name)
+
     def source_of(self, file: LibraryFile, node: ast.ImportFrom) -> LibraryFile | None:
         """The file of this library that an import reads from; None for another library."""
         module = node.module or ""
@@ -146,7 +156,8 @@ class _Gathering:
 
     def need(self, file: LibraryFile, name: str) -> None:
         if name in self.parts or name in self.pending:
-            if self.owners.get(name, file.path) != file.path and name not in _STAND_INS:
+            owner = self.library.owner(file, name).path
+            if self.owners.get(name, owner) != owner and name not in _STAND_INS:
                 raise NotStandaloneError(f"two things named {name}")
             return
         if name in _STAND_INS and (name == "logger" or name not in file.defined):

@@ -34,7 +34,8 @@ _PREFIXES = (
     "aten.",
 )
 _SAME = {
-    "matmul": "mm bmm @ addmm baddbmm mv matvec dot".split(),
+    # torch.mm goes by the names spmm and dsmm too, and calls itself by one of them
+    "matmul": "mm bmm @ addmm baddbmm mv matvec dot spmm dsmm".split(),
     "add": "+ iadd radd".split(),
     "sub": "- subtract isub rsub".split(),
     "mul": "* multiply imul rmul".split(),
@@ -119,6 +120,8 @@ def operators(code: str, structure: Structure | None = None) -> frozenset[str]:
         raw = name.rsplit(".", 1)[-1].lower().replace("_", "").strip()
         for key in (word, bare, raw):
             found.update(spelling(other) for other in _MEANS_ALSO.get(key, ()))
+    if {"matmul", "add"} <= found:
+        found.add("linear")  # written out: x @ weight.T + bias
     return frozenset(found)
 
 

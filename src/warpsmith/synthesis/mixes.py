@@ -17,7 +17,7 @@ class Mix(Record):
 
     name: str
     operators: dict[int, float]
-    """Share by number of torch operators."""
+    """Share by number of torch operators; of those that can reach a band, where there are bands."""
     blocks: float = 0.0
     """Share of stand-alone operators of model libraries."""
     gpu: str = "H200"

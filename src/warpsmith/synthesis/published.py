@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from warpsmith.errors import MissingExtraError, TaskUnreadableError
+from warpsmith.errors import TaskUnreadableError
+from warpsmith.tasks.parquet import read_parquet
 from warpsmith.types import Record
 
 COLUMNS = ("ops", "data_source", "code")
@@ -40,30 +41,12 @@ def read_rows(path: Path) -> list[PublishedRow]:
     try:
         with path.open("rb") as file:
             is_parquet = file.read(len(_PARQUET)) == _PARQUET
-        rows = _parquet(path) if is_parquet else _lines(path)
+        rows = read_parquet(path, COLUMNS) if is_parquet else _lines(path)
     except OSError as error:
         raise TaskUnreadableError(f"cannot read {path}: {error.strerror or error}", hint=_HINT) from error
     if not rows:
         raise TaskUnreadableError(f"{path} holds no rows", hint=_HINT)
     return [_row(number, row) for number, row in enumerate(rows, 1)]
-
-
-def _parquet(path: Path) -> list[Any]:
-    try:
-        import pyarrow
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise MissingExtraError(
-            "reading parquet needs pyarrow", hint="pip install 'warpsmith[synth]'"
-        ) from error
-    try:
-        file = parquet.ParquetFile(path)
-        if missing := [column for column in COLUMNS if column not in file.schema_arrow.names]:
-            raise TaskUnreadableError(f"{path} has no column {', '.join(missing)}", hint=_HINT)
-        return file.read(columns=list(COLUMNS)).to_pylist()
-    except pyarrow.ArrowException as error:
-        said = str(error).splitlines()[0][:200]
-        raise TaskUnreadableError(f"{path} is no readable parquet file: {said}", hint=_HINT) from error
 
 
 def _lines(path: Path) -> list[Any]:

@@ -315,6 +315,8 @@ class SynthRow(Record):
     """One a GPU; empty where it was not measured."""
     fusion_gain: float | None = None
     """Eager over compile where measured, else the estimate."""
+    pass_rate: float | None = None
+    """Of a policy, where one is known: it decides the band."""
     band: Band
     fingerprint: str
     """Hash of the structure: neither sizes nor names change it."""
@@ -368,6 +370,10 @@ class Reject(StrEnum):
     """Its code ended the process that checked it."""
     INFRASTRUCTURE = "infrastructure"
     """The check was lost; it is made again."""
+
+
+FILTER_VERSION = 1
+"""Raised whenever the gates change, so that rows of older ones answer nothing."""
 
 
 class FilterRow(Record):

@@ -2,31 +2,19 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
-from warpsmith.store.record_log import RecordLog
+from pydantic import Field
+
+from warpsmith.synthesis.bands import band_of
 from warpsmith.synthesis.decontaminate import Known, Match, contaminated, counts, duplicates
 from warpsmith.synthesis.mixes import Mix
-from warpsmith.synthesis.records import ComposedTask, Origin
-from warpsmith.synthesis.structure import Structure, structures
-from warpsmith.types import Record, Task, sha256_hex
+from warpsmith.synthesis.records import Band, ComposedTask, Origin
+from warpsmith.synthesis.structure import Structure
+from warpsmith.synthesis.structure_log import StructureLog, logged
+from warpsmith.types import Record, Task
 from warpsmith.types.protocols import Sandbox
 
-_CHUNK = 32
-
-
-class StructureRow(Record):
-    """The structure of one text."""
-
-    code_hash: str
-    structure: Structure
-
-
-class StructureLog(RecordLog[StructureRow]):
-    """Structures by the hash of the text: tracing is most of the work, and is done once."""
-
-    def __init__(self, path: Path):
-        super().__init__(path, StructureRow, lambda row: row.code_hash)
+_BLOCK = "block"
 
 
 class Selection(Record):
@@ -37,29 +25,9 @@ class Selection(Record):
     duplicates: dict[str, int]
     over_share: int
     """More of their kind than the mix has room for."""
+    lacking: dict[str, int] = Field(default_factory=dict)
+    """Kinds of which there were too few, and how many of other kinds stand in for them."""
     kept: int
-
-
-def known_structures(
-    named: Sequence[tuple[str, str]],
-    log: StructureLog,
-    *,
-    sandbox: Sandbox | None = None,
-    told: Callable[[int, int], None] = lambda done, of: None,
-) -> list[Known]:
-    """Each text (name, code) with its structure; what the log lacks is traced and logged in pieces."""
-    missing = list(dict.fromkeys(code for _, code in named if log.get(sha256_hex(code)) is None))
-    for start in range(0, len(missing), _CHUNK):
-        chunk = missing[start : start + _CHUNK]
-        for code, structure in zip(chunk, structures(chunk, sandbox=sandbox), strict=True):
-            log.append(StructureRow(code_hash=sha256_hex(code), structure=structure), durable=False)
-        told(start + len(chunk), len(missing))
-    found = []
-    for name, code in named:
-        row = log.get(sha256_hex(code))
-        assert row is not None
-        found.append(Known(name, code, row.structure))
-    return found
 
 
 def select(
@@ -69,26 +37,35 @@ def select(
     *,
     mix: Mix | None = None,
     count: int | None = None,
+    band: Callable[[ComposedTask], Band] = lambda task: band_of(len(task.ops), task.cost),
     sandbox: Sandbox | None = None,
     told: Callable[[int, int], None] = lambda done, of: None,
 ) -> tuple[list[tuple[ComposedTask, Structure]], Selection]:
     """The tasks that stay, in order, with their structures.
 
-    First none that repeats a benchmark's task goes in, then no two alike; of those `count` in the shares of `mix`,
-    fewer where there are not enough of a kind.
+    First none that repeats a benchmark's task goes in, then no two alike; of those `count` in the shares of `mix`.
+    Where there are too few of a kind, others stand in for them.
     """
-    offered = known_structures([(t.name, t.code) for t in tasks], log, sandbox=sandbox, told=told)
-    named = [(f"level {t.level} problem {t.problem_id}", t.code) for t in benchmark]
-    against = known_structures(named, log, sandbox=sandbox, told=told)
+
+    def known(named: Sequence[tuple[str, str]]) -> list[Known]:
+        found = logged([code for _, code in named], log, sandbox=sandbox, told=told)
+        return [Known(*pair, structure) for pair, structure in zip(named, found, strict=True)]
+
+    offered = known([(t.name, t.code) for t in tasks])
+    against = known([(f"level {t.level} problem {t.problem_id}", t.code) for t in benchmark])
     tainted = contaminated(offered, against)
     clean = _without(range(len(tasks)), tainted)
     repeated = duplicates([offered[place] for place in clean])
     unique = _without(clean, repeated)
-    chosen = unique if mix is None or count is None else _in_shares(tasks, unique, mix, count)
+    chosen, lacking = unique, {}
+    if mix is not None and count is not None:
+        kinds = [kind_of(tasks[place], mix, band(tasks[place])) for place in unique]
+        places, lacking = _in_shares(kinds, mix, count)
+        chosen = [unique[place] for place in places]
     kept = [(tasks[place], offered[place].structure) for place in chosen]
     return kept, Selection(
         offered=len(tasks), contaminated=counts(tainted), duplicates=counts(repeated),
-        over_share=len(unique) - len(chosen), kept=len(kept),
+        over_share=len(unique) - len(chosen), lacking=lacking, kept=len(kept),
     )  # fmt: skip
 
 
@@ -98,19 +75,42 @@ def _without(places: Sequence[int], matches: Sequence[Match]) -> list[int]:
     return [place for number, place in enumerate(places) if number not in gone]
 
 
-def kind_of(task: ComposedTask) -> str:
-    """What a mix counts by: `block`, or the number of operators."""
-    return "block" if task.provenance.origin is Origin.BLOCK else str(len(task.ops))
+def kind_of(task: ComposedTask, mix: Mix, band: Band) -> str:
+    """What the mix counts by: the band where it has bands, else `block` or the number of operators."""
+    if mix.bands:
+        return band.value
+    return _BLOCK if task.provenance.origin is Origin.BLOCK else str(len(task.ops))
 
 
-def _in_shares(tasks: Sequence[ComposedTask], places: Sequence[int], mix: Mix, count: int) -> list[int]:
-    shares: Mapping[str, float] = {"block": mix.blocks, **{str(n): s for n, s in mix.operators.items()}}
-    whole = sum(shares.values())
-    room = Counter({kind: round(count * share / whole) for kind, share in shares.items()})
+def rooms(shares: Mapping[str, float], held: Mapping[str, int], count: int) -> dict[str, int]:
+    """How many of each kind go in: by their shares, and what one kind lacks by the shares of those that have more.
+
+    `count` together, unless all kinds together hold fewer.
+    """
+    room = dict.fromkeys(shares, 0)
+    left = min(count, sum(held.get(kind, 0) for kind in shares))
+    while left:
+        open_kinds = [kind for kind in shares if room[kind] < held.get(kind, 0) and shares[kind] > 0]
+        if not open_kinds:
+            break
+        whole = sum(shares[kind] for kind in open_kinds)
+        for kind in sorted(open_kinds, key=lambda kind: -shares[kind]):
+            wanted = max(1, round(left * shares[kind] / whole))
+            room[kind] += min(wanted, held.get(kind, 0) - room[kind], count - sum(room.values()))
+        left = min(count, sum(held.get(kind, 0) for kind in shares)) - sum(room.values())
+    return room
+
+
+def _in_shares(kinds: Sequence[str], mix: Mix, count: int) -> tuple[list[int], dict[str, int]]:
+    """The places that go in, in order, and how many each kind lacks of its share."""
+    shares: dict[str, float] = {band.value: share for band, share in mix.bands.items()}
+    shares = shares or {_BLOCK: mix.blocks, **{str(n): share for n, share in mix.operators.items()}}
+    room = rooms(shares, Counter(kinds), count)
+    fair = rooms(shares, dict.fromkeys(shares, count), count)
+    lacking = {kind: fair[kind] - room[kind] for kind in shares if room[kind] < fair[kind]}
     chosen = []
-    for place in places:
-        kind = kind_of(tasks[place])
-        if room[kind] > 0:
+    for place, kind in enumerate(kinds):
+        if room.get(kind, 0) > 0:
             room[kind] -= 1
             chosen.append(place)
-    return chosen
+    return chosen, lacking

@@ -1,6 +1,7 @@
 """`python -I -m warpsmith.synthesis.worker sim|cuda`: one FilterRow on stdout a ComposedTask on stdin, a line each.
 
-torch is imported once for thousands of tasks. What ends or hangs this process is its caller's to see.
+torch is imported once for thousands of tasks. What ends or hangs this process is its caller's to see. Before it uses
+a GPU it says how on stdout, and waits on stdin to be told to.
 """
 
 import os
@@ -11,10 +12,9 @@ import warnings
 from pathlib import Path
 
 from warpsmith.synthesis.records import ComposedTask
+from warpsmith.synthesis.turns import RETIRED
 from warpsmith.types import Device
 
-RETIRED = 75
-"""Exit status of a process that answered and can check nothing more."""
 MEMORY_BYTES = 8 * 1024**3
 """Address space on the CPU; a GPU's process maps far more than it uses."""
 
@@ -29,13 +29,17 @@ def main(argv: list[str] | None = None) -> int:
     os.dup2(2, 1)
     import torch
 
+    from warpsmith.synthesis.asked_turns import AskedTurns
     from warpsmith.synthesis.checks import check
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    turns = AskedTurns(sys.stdin, answers)
     with tempfile.TemporaryDirectory(prefix="warpsmith-synth-") as folder:
-        for line in sys.stdin:
-            row = check(ComposedTask.model_validate_json(line), device, Path(folder))
+        while (
+            line := sys.stdin.readline()
+        ):  # not a loop over stdin, which reads ahead: answers to turns come there too
+            row = check(ComposedTask.model_validate_json(line), device, Path(folder), turns)
             print(row.model_dump_json(), file=answers, flush=True)
             if device is Device.CUDA and not _gpu_works():
                 return RETIRED

@@ -10,8 +10,8 @@ EXTRA = "pip install 'warpsmith[sets]'"
 _HUB_HINT = "download the set where there is a network, and give its path"
 
 
-def read_parquet(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows of a parquet file, `columns` of them alone.
+def read_parquet(path: Path, columns: Sequence[str], also: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The rows of a parquet file, `columns` of them and those of `also` that it has.
 
     Raises MissingExtraError without pyarrow, TaskUnreadableError where the file cannot be read or lacks a column.
     """
@@ -26,7 +26,8 @@ def read_parquet(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
             raise TaskUnreadableError(
                 f"{path} has no column {', '.join(missing)}", hint=f"its columns: {', '.join(present)}"
             )
-        return pyarrow.parquet.read_table(path, columns=list(columns)).to_pylist()
+        wanted = dict.fromkeys([*columns, *(column for column in also if column in present)])
+        return pyarrow.parquet.read_table(path, columns=list(wanted)).to_pylist()
     except (OSError, pyarrow.ArrowException) as error:
         said = " ".join(str(error).split())[:200]
         raise TaskUnreadableError(f"cannot read {path} as parquet: {said}", hint="check the path") from error

@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from warpsmith.errors import MissingExtraError, TaskUnreadableError
+from warpsmith.errors import TaskUnreadableError
+from warpsmith.tasks.parquet import read_parquet
 from warpsmith.tasks.user_file import check_source
 from warpsmith.types import Task, TaskSource, sha256_hex
 
-_HINT = "give a parquet file with the columns ops, data_source and code"
+_COLUMNS = ("ops", "data_source", "code")
 _FILTERS = ("band", "split", "measured", "data_source", "name")
 
 
@@ -36,7 +37,7 @@ def load(path: Path, *, wanted: dict[str, set[str]] | None = None, place: int | 
 
     Raises TaskUnreadableError for a file that is no such set, a row that is no task, and filters that leave nothing.
     """
-    rows = _rows(path)
+    rows = read_parquet(path, _COLUMNS, (*_FILTERS, "fingerprint"))
     revision = "rows-" + sha256_hex(json.dumps([row["code"] for row in rows]))[:12]
     tasks = []
     for number, row in enumerate(rows, start=1):
@@ -63,22 +64,3 @@ def _wanted(row: dict[str, Any], wanted: dict[str, set[str]]) -> bool:
         if (str(value).lower() if isinstance(value, bool) else str(value)) not in values:
             return False
     return True
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    try:
-        import pyarrow
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise MissingExtraError(
-            "parquet files need pyarrow", hint="install it with: pip install 'warpsmith[synth]'"
-        ) from error
-    try:
-        file = parquet.ParquetFile(path)
-        there = set(file.schema_arrow.names)
-        if missing := {"ops", "data_source", "code"} - there:
-            raise TaskUnreadableError(f"{path} lacks the columns {', '.join(sorted(missing))}", hint=_HINT)
-        read = [name for name in ("data_source", "code", "fingerprint", *_FILTERS) if name in there]
-        return file.read(columns=list(dict.fromkeys(read))).to_pylist()
-    except (OSError, pyarrow.ArrowException) as error:
-        raise TaskUnreadableError(f"{path} cannot be read as parquet", hint=_HINT) from error

@@ -1,9 +1,10 @@
 """One task's check, in a process of its own: admission, parameters that do not matter, rough sizes and times."""
 
+import contextlib
 import gc
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from warpsmith.gpu.devices import GpuInfo, bandwidth_gb_s, list_gpus
 from warpsmith.gpu.local import visible_gpus
 from warpsmith.judge.admission import fitness
 from warpsmith.judge.admission.check import identity
+from warpsmith.judge.admission.rough_times import Turns, compiled, event_ms
 from warpsmith.judge.correctness import gates
 from warpsmith.judge.machine import describe_machine
 from warpsmith.judge.reference.model import Reference
@@ -35,10 +37,6 @@ from warpsmith.types import (
 SYNTHESIZED_MS = (1.0, 100.0)
 """Eager time that a synthesized task must lie within."""
 PARAMETERS_BUDGET_S = 1.0
-ESTIMATE_MS = 20.0
-"""A timed stretch of calls is about this long."""
-MAX_ESTIMATE_CALLS = 50
-ESTIMATE_STRETCHES = 3
 SEED = 4242
 """Of the inputs and forwards that sizes, times and parameters are told from."""
 _SYNTHESIZED = frozenset({TaskSource.SYNTHESIZED, TaskSource.OPS6K})
@@ -47,17 +45,29 @@ _NAMES_SHOWN = 4
 Report = Callable[[TaskCheck], None]
 
 
-def check_task(task: Task, settings: CheckSettings, path: Path, report: Report) -> None:
+def check_task(
+    task: Task, settings: CheckSettings, path: Path, report: Report, turns: Turns | None = None
+) -> None:
     """Checks `task`, whose code is written to `path`, and reports the record of what is known.
 
     Reported twice where torch.compile is tried, since that may end this process or take for ever: once before it.
-    Raises InfrastructureError where the device does not work.
+    With `turns` it is one of many checks: it uses the GPU in turns, and what is refused already is neither timed nor
+    compiled. Raises InfrastructureError where the device does not work.
     """
     gpu = _first_gpu() if settings.device is Device.CUDA else None
-    check = _Check(task, settings, path, gpu)
+    check = _Check(task, settings, path, gpu, turns)
+    held = turns or Turns()
+
+    def goes_on() -> bool:
+        return gpu is not None and check.measured is not None and not (turns and check.refused)
+
     try:
-        check.examine()
-        if gpu is not None and settings.compile and check.measured is not None:
+        with held.shared():
+            check.examine()
+        if goes_on():
+            with held.alone():
+                check.time_eager()
+        if goes_on() and settings.compile:
             report(check.record())
             check.try_compile()
     except TaskUnsupportedError as error:
@@ -91,6 +101,7 @@ class _Check:
     settings: CheckSettings
     path: Path
     gpu: GpuInfo | None
+    turns: Turns | None = None
     problems: list[str] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
     weaknesses: list[Weakness] = field(default_factory=list)
@@ -106,7 +117,7 @@ class _Check:
         self._since = time.monotonic()
 
     def examine(self) -> None:
-        """All but torch.compile."""
+        """All but times."""
         checked = self.task if self.gpu else self._fit_simulator()
         path = self.path.with_name("checked.py")
         self.reference = Reference.load(checked.code, path, "cuda" if self.gpu else "cpu")
@@ -115,12 +126,22 @@ class _Check:
         self.problems += found.problems
         self.flags += found.flags
         self.weaknesses += found.weaknesses
-        try:
+        with self._refusals():
             self._measure(found)
+
+    @contextlib.contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
         except TaskRefusedError as error:
             if not self.problems:  # else it has been said in another way
                 self.problems.append(str(error))
                 self.weaknesses.append(Weakness.RAISES)
+
+    @property
+    def refused(self) -> bool:
+        """Whether it is unfit by what is known now."""
+        return bool(self._judged()[0])
 
     def _fit_simulator(self) -> Task:
         """The task itself where the simulator can run it, else a smaller one."""
@@ -139,7 +160,7 @@ class _Check:
         return checked
 
     def _measure(self, found: fitness.Admission) -> None:
-        """Draws one set of inputs, and uses it for sizes, times and parameters."""
+        """Draws one set of inputs, and uses it for sizes and parameters; times are taken with it too."""
         self.inputs = self.reference.draw_inputs(SEED)
         tensors = values.flatten(self.inputs)[1]
         sizes = [self.reference.read_bytes([t], {}) for t in tensors]
@@ -161,13 +182,16 @@ class _Check:
         )
         if not self.problems and not found.rounding_noise:
             self._examine_parameters(output)
-        del output
-        if self.gpu:
+
+    def time_eager(self) -> None:
+        """Times forward as it is."""
+        assert self.measured is not None
+        with self._refusals():
             self.measured.eager_ms = self._eager_ms()
 
     def _eager_ms(self) -> float:
         try:
-            return _event_ms(lambda: self.model(*self.inputs))
+            return event_ms(lambda: self.model(*self.inputs))
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # the task's own code: it had run a few times before
@@ -188,8 +212,8 @@ class _Check:
         """Runs and times torch.compile in its default mode."""
         assert self.measured is not None
         try:
-            compiled = torch.compile(self.model)
-            self.measured.compile_ms = _event_ms(lambda: compiled(*self.inputs))
+            with compiled(self.model, self.inputs, self.turns) as call:
+                self.measured.compile_ms = event_ms(call)
         except torch.OutOfMemoryError:
             self.notes.append("torch.compile ran out of memory")
         except Exception as error:  # noqa: BLE001  whatever a compiler raises, the task does not run in it
@@ -304,27 +328,6 @@ def _other_values(values_now: torch.Tensor) -> torch.Tensor:
         return values_now.flip(list(range(values_now.dim())))
     size = values_now.abs().square().mean().sqrt()
     return values_now + torch.randn_like(values_now) * torch.where(size > 0, size, torch.ones_like(size))
-
-
-def _event_ms(call: Callable[[], Any]) -> float:
-    """Rough time of one of a stream of calls in ms: the best of a few stretches between two events."""
-    with torch.no_grad():
-        for _ in range(2):
-            call()
-        torch.cuda.synchronize()
-        single = _stretch_ms(call, 1)
-        calls = max(1, min(MAX_ESTIMATE_CALLS, round(ESTIMATE_MS / max(single, 1e-3))))
-        return min(_stretch_ms(call, calls) for _ in range(ESTIMATE_STRETCHES))
-
-
-def _stretch_ms(call: Callable[[], Any], calls: int) -> float:
-    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    first.record()
-    for _ in range(calls):
-        call()
-    last.record()
-    last.synchronize()
-    return first.elapsed_time(last) / calls
 
 
 def _parameters(names: list[str]) -> str:

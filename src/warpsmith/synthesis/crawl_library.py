@@ -1,6 +1,6 @@
-"""Operators of an installed transformers: classes of its modeling files, each made a text that stands alone.
+"""Operators of an installed model library: classes of its files, each made a text that stands alone.
 
-Nothing is imported from transformers: its files are read. Each class is gathered (`gather`), given a constructor and
+Nothing is imported from the library: its files are read. Each class is gathered (`gather`), given a constructor and
 inputs by the names of its arguments (`block_templates`), and tried on the CPU at small sizes; what does not run is
 left out with its reason.
 """
@@ -25,8 +25,7 @@ from warpsmith.synthesis.block_templates import PARAMETERS, SMALL, VALUES, Feedi
 from warpsmith.synthesis.gather import CONFIG, Library, LibraryFile, NotStandaloneError, body_hash
 from warpsmith.synthesis.records import Catalogue, Family, LeftOut, Omission, Operator, OperatorKind
 
-LIBRARY = "transformers"
-LICENCE = "Apache-2.0"
+_LICENCES = {"Apache-2.0": "Licensed under the Apache License, Version 2.0."}
 _TRY_TIMEOUT_S = 10.0
 _MODULE = "nn.Module"
 _BASES = frozenset(
@@ -36,9 +35,29 @@ _CONFIG_NAMES = frozenset({"config", "text_config", "vision_config"})
 
 
 @dataclass(frozen=True)
+class ModelLibrary:
+    """A library whose files hold operators."""
+
+    name: str
+    licence: str
+    """Of its files."""
+    files: str
+    """Those below its folder that are looked at; {only} is what `only` says, or *."""
+    install: str
+    """How to get it."""
+
+
+TRANSFORMERS = ModelLibrary(
+    "transformers", "Apache-2.0", "models/{only}/modeling_*.py", "pip install 'warpsmith[synth]'"
+)
+TIMM = ModelLibrary("timm", "Apache-2.0", "layers/{only}.py", "pip install --no-deps timm: it is only read")
+
+
+@dataclass(frozen=True)
 class Crawled:
     """What a crawl found: operators, and what was left out and why."""
 
+    library: ModelLibrary
     operators: tuple[Operator, ...]
     omitted: tuple[Omission, ...]
     classes: int
@@ -51,44 +70,41 @@ class Crawled:
         """The catalogue with these operators and omissions after its own."""
         return catalogue.model_copy(
             update={
-                "libraries": {**catalogue.libraries, LIBRARY: self.version},
-                "licences": {**catalogue.licences, LIBRARY: LICENCE},
+                "libraries": {**catalogue.libraries, self.library.name: self.version},
+                "licences": {**catalogue.licences, self.library.name: self.library.licence},
                 "operators": (*catalogue.operators, *self.operators),
                 "omitted": (*catalogue.omitted, *self.omitted),
             }
         )
 
 
-def crawl_transformers(
-    *, told: Callable[[int, int], None] = lambda done, total: None, only: str = ""
+def crawl_installed(
+    library: ModelLibrary, *, told: Callable[[int, int], None] = lambda done, total: None, only: str = ""
 ) -> Crawled:
-    """Crawls the installed transformers; see `crawl_library`.
-
-    Raises MissingExtraError where transformers is not installed.
-    """
-    spec = importlib.util.find_spec("transformers")
+    """Crawls an installed library; see `crawl_library`. Raises MissingExtraError where it is not installed."""
+    spec = importlib.util.find_spec(library.name)
     if spec is None or spec.origin is None:
         raise MissingExtraError(
-            "crawling transformers needs transformers", hint="pip install 'warpsmith[synth]'"
+            f"crawling {library.name} needs {library.name}", hint=f"get it with {library.install}"
         )
-    return crawl_library(
-        Path(spec.origin).parent, importlib.metadata.version("transformers"), told=told, only=only
-    )
+    version = importlib.metadata.version(library.name)
+    return crawl_library(Path(spec.origin).parent, version, library, told=told, only=only)
 
 
 def crawl_library(
     root: Path,
     version: str,
+    of: ModelLibrary = TRANSFORMERS,
     *,
     told: Callable[[int, int], None] = lambda done, total: None,
     only: str = "",
 ) -> Crawled:
-    """Crawls `models/*/modeling_*.py` below `root`; `only`: folders of `models` whose name matches this pattern.
+    """Crawls the library's files below `root`; `only`: a pattern for the part of their path that may differ.
 
     Runs the classes' code in this process. `told` is called with the files done and how many there are.
     """
     library = Library(root)
-    paths = sorted(root.glob(f"models/{only or '*'}/modeling_*.py"))
+    paths = sorted(root.glob(of.files.format(only=only or "*")))
     operators: list[Operator] = []
     omitted: list[Omission] = []
     seen: dict[str, str] = {}
@@ -103,13 +119,13 @@ def crawl_library(
             family = family_of(name)
             if family is None:
                 continue
-            full = f"transformers.models.{path.parent.name}.{path.stem}.{name}"
+            full = ".".join([of.name, *path.relative_to(root).with_suffix("").parts, name])
             first = seen.setdefault(body_hash(node), full)
             if first != full:
                 outcomes[family.value, LeftOut.DUPLICATE.value] += 1
                 omitted.append(Omission(name=full, reason=LeftOut.DUPLICATE, detail=first))
                 continue
-            found = _operator(library, file, node, family, full, version)
+            found = _operator(library, file, node, family, full, (of, version))
             if isinstance(found, Operator):
                 operators.append(found)
             else:
@@ -120,13 +136,19 @@ def crawl_library(
     by_family: dict[str, dict[str, int]] = {}
     for (family_name, outcome), count in sorted(outcomes.items()):
         by_family.setdefault(family_name, {})[outcome] = count
-    return Crawled(tuple(operators), tuple(omitted), classes, version, by_family)
+    return Crawled(of, tuple(operators), tuple(omitted), classes, version, by_family)
 
 
 def _operator(
-    library: Library, file: LibraryFile, node: ast.ClassDef, family: Family, full: str, version: str
+    library: Library,
+    file: LibraryFile,
+    node: ast.ClassDef,
+    family: Family,
+    full: str,
+    release: tuple[ModelLibrary, str],
 ) -> Operator | Omission:
-    """The operator that a class makes, tried; or why it makes none."""
+    """The operator that a class of a release makes, tried; or why it makes none."""
+    of, version = release
     try:
         source = library.gather(file.path, node.name)
     except NotStandaloneError as error:
@@ -156,19 +178,19 @@ def _operator(
         code = "{self}(" + ", ".join(_argument(*pair) for pair in feeding.arguments) + ")"
         code = code if outputs == 1 else f"{code}[0]" if outputs == 0 else f"torch.cat({code}, dim=-1)"
         return Operator(
-            name=full, kind=OperatorKind.BLOCK, family=family, library=LIBRARY, version=version,
-            licence=LICENCE, ranks=(len(feeding.inputs[0].shape),), parameters=PARAMETERS, inputs=feeding.inputs,
-            constructor=constructor, code=code, source=_note(file, node.name, version) + source, entry=node.name,
+            name=full, kind=OperatorKind.BLOCK, family=family, library=of.name, version=version,
+            licence=of.licence, ranks=(len(feeding.inputs[0].shape),), parameters=PARAMETERS, inputs=feeding.inputs,
+            constructor=constructor, code=code, source=_note(file, node.name, of, version) + source, entry=node.name,
             origin=full,
         )  # fmt: skip
     return Omission(name=full, reason=LeftOut.FAILS, detail=problem)
 
 
-def _note(file: LibraryFile, name: str, version: str) -> str:
+def _note(file: LibraryFile, name: str, of: ModelLibrary, version: str) -> str:
     """Where the text is from, whose it is and what was changed in it, as its licence asks for."""
     where = file.path.relative_to(file.root)
     lines = [
-        f"# {name} of transformers {version}, {where}. Licensed under the Apache License, Version 2.0.",
+        f"# {name} of {of.name} {version}, {where}. {_LICENCES[of.licence]}",
         *file.header,
     ]
     lines.append("# Changed: gathered with what it needs; annotations, docstrings and decorators taken away.")

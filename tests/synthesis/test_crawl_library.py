@@ -1,7 +1,8 @@
 import pytest
 
+from warpsmith.errors import MissingExtraError
 from warpsmith.synthesis.blocks import render_block
-from warpsmith.synthesis.crawl_transformers import Crawled, crawl_library
+from warpsmith.synthesis.crawl_library import TIMM, Crawled, ModelLibrary, crawl_installed, crawl_library
 from warpsmith.synthesis.records import Catalogue, Family, LeftOut
 from warpsmith.synthesis.structure import FingerprintKind, Outcome, structures
 
@@ -185,3 +186,82 @@ def test_operators_make_tasks_that_run(crawled: Crawled) -> None:
     tasks = [render_block(operator, sizes) for operator in catalogue.operators]
     found = structures(tasks, run=True)
     assert [(s.kind, s.run) for s in found] == [(FingerprintKind.GRAPH, Outcome.OK)] * 3
+
+
+# --- another library: layers that share helpers
+
+NORMS = """
+from .helpers import pair
+import torch
+import torch.nn as nn
+
+
+def half(size):
+    return pair(size)[0] // 2
+
+
+class SmoothNorm(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x):
+        return x / (1 + x.square().mean(-1, keepdim=True)) * self.weight
+"""
+ATTENTION = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+from .config import use_fused_attn
+from .helpers import pair
+from .norms import SmoothNorm, half
+
+
+class PairedAttention(nn.Module):
+    fused: torch.jit.Final[bool]
+
+    def __init__(self, dim: int, num_heads: int = 8) -> None:
+        super().__init__()
+        self.fused = use_fused_attn()
+        self.norm = SmoothNorm(dim)
+        self.heads, self.window = num_heads, pair(half(4))
+        self.qkv = nn.Linear(dim, 3 * dim)
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = self.qkv(self.norm(x)).reshape(b, n, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        x = F.scaled_dot_product_attention(q, k, v) if self.fused else q
+        return x.transpose(1, 2).reshape(b, n, c)
+"""
+
+
+def test_layers_of_another_library_that_share_a_helper(tmp_path) -> None:
+    root = tmp_path / "timm"
+    (root / "layers").mkdir(parents=True)
+    (root / "layers" / "norms.py").write_text(NORMS)
+    (root / "layers" / "attention.py").write_text(ATTENTION)
+    (root / "layers" / "config.py").write_text(
+        "import os\n\nUSED = os.environ['NEVER_SET']\n\n\ndef use_fused_attn():\n    return USED\n"
+    )
+    (root / "layers" / "helpers.py").write_text("def pair(x):\n    return (x, x)\n")
+    found = crawl_library(root, "7.0", TIMM)
+    assert found.classes == 2 and found.omitted == ()
+    attention, norm = found.operators
+    assert (attention.name, norm.name) == (
+        "timm.layers.attention.PairedAttention",
+        "timm.layers.norms.SmoothNorm",
+    )
+    assert (attention.family, norm.family) == (Family.ATTENTION, Family.NORM)
+    # the helper that both files import is there once, and the library's settings are not asked
+    assert attention.source.count("def pair(") == 1 and "NEVER_SET" not in attention.source
+    assert attention.source.startswith(
+        "# PairedAttention of timm 7.0, layers/attention.py. Licensed under the Apache"
+    )
+    assert (attention.library, attention.version, attention.licence) == ("timm", "7.0", "Apache-2.0")
+
+
+def test_a_library_that_is_not_installed_is_named() -> None:
+    absent = ModelLibrary("warpsmith_no_such_library", "MIT", "*.py", "pip install it")
+    with pytest.raises(MissingExtraError, match="needs warpsmith_no_such_library"):
+        crawl_installed(absent)
