@@ -33,6 +33,7 @@ TASKS: dict[str, tuple[str, str, str]] = {
     "chain of 20 small": ("", "sum((x * (0.5 + i) for i in range(10)), x)", "torch.rand(64, 64)"),
     "gelu 32M": ("", "F.gelu(x)", "torch.rand(8192, 4096)"),
     "softmax": ("", "torch.softmax(x, 1)", "torch.rand(8192, 8192)"),
+    "softmax of long rows": ("", "torch.softmax(x, 1)", "torch.rand(4096, 393216)"),
     "layer norm": ("self.n = nn.LayerNorm(4096)", "self.n(x)", "torch.rand(16384, 4096)"),
     "row sum": ("", "x.sum(1)", "torch.rand(32768, 8192)"),
     "cumsum": ("", "x.cumsum(1)", "torch.rand(4096, 8192)"),
