@@ -27,6 +27,11 @@ SIM = ("--device", "sim", "--full-size", "--policy", "scripted")
 NO_VERDICT = {"reward": None, "speedup": None, "error": None}
 
 
+def _signals_as_a_terminal_leaves_them() -> None:
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @dataclass
 class Shell:
     """Runs the scripted command line in a folder of its own."""
@@ -55,8 +60,9 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # as a terminal starts it: a shell's background jobs, these tests among them, ignore Ctrl-C
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            # as a terminal starts it: a shell's background jobs, these tests among them, ignore Ctrl-C, and under
+            # nohup the hang-up
+            preexec_fn=_signals_as_a_terminal_leaves_them,
         )
 
     def judged(self) -> list[str]:
