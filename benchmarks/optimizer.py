@@ -1,12 +1,14 @@
 """The built-in policy over many tasks in one process with one warm judge, as `warpsmith optimize` works on each.
 
     python benchmarks/optimizer.py --kernelbench FILE.jsonl [--levels 1,2 | --rows 1/19,1/23,…] [TASK.py …]
-        [--device cuda] [--rules practical] [--baselines matched] [--budget-s 540] [--again] [--out FILE]
+        [--composed FILE.jsonl --slice 0:200] [--device cuda] [--rules practical] [--baselines matched]
+        [--budget-s 540] [--again] [--out FILE]
 
 Writes, a task: status, both speed-ups, median times, the share of the byte floor that is reached, kernels of ours,
 operators left to PyTorch, what the policy said, and seconds. A task already in FILE with the same code is not run
 again (--again: it is), no task is begun after --budget-s seconds, and FILE is written after each, so a run that was
-stopped goes on with the same command. A judgement that the machine failed is run again next time.
+stopped goes on with the same command. A judgement that the machine failed is run again next time. --composed takes
+what `warpsmith synth compose` wrote, of it those of two operators or more, scaled down on the simulator.
 """
 
 import argparse
@@ -15,6 +17,8 @@ import json
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from common import RESULTS, save
@@ -24,10 +28,15 @@ from warpsmith.cli import wiring
 from warpsmith.errors import WarpsmithError
 from warpsmith.optimizer import BuiltinPolicy
 from warpsmith.rollout import run_episode
-from warpsmith.sim.shrink import shrink
+from warpsmith.sim.shrink import derived, shrink
 from warpsmith.store import Manifest, RunStore
-from warpsmith.types import Device, Rules, Status, Task, Verdict
+from warpsmith.synthesis.records import ComposedTask
+from warpsmith.synthesis.smaller import smaller
+from warpsmith.types import Device, Rules, Status, Task, TaskSource, Verdict
 from warpsmith.types.protocols import JudgeSettings, Menu
+
+SIM_ELEMENTS, SIM_FLOPS = 1 << 14, 1 << 24
+"""Of a composed task on the simulator, at most."""
 
 
 class Recording(BuiltinPolicy):
@@ -93,7 +102,25 @@ def wanted(args: argparse.Namespace) -> dict[str, Task]:
             name = f"{entry['level']}/{entry['problem_id']}"
             if name in rows if rows else str(entry["level"]) in levels:
                 found[name] = tasks.load(f"kernelbench:{args.kernelbench}#{name}")
+    if args.composed:
+        first, end = map(int, args.slice.split(":"))
+        found |= {task.name: task for task in islice(fused(args.composed, Device(args.device)), first, end)}
     return found
+
+
+def fused(path: Path, device: Device) -> Iterator[Task]:
+    """Composed tasks of several operators; on the simulator at sizes that it can run, others are passed over."""
+    for line in path.read_text().splitlines():
+        composed = ComposedTask.model_validate_json(line)
+        task = Task(name=composed.name, code=composed.code, source=TaskSource.SYNTHESIZED)
+        if len(composed.ops) < 2:
+            continue
+        if device is Device.SIM:
+            text, _ = smaller(composed.code, max_elements=SIM_ELEMENTS, max_flops=SIM_FLOPS)
+            if text is None:
+                continue
+            task = derived(task, text)
+        yield task
 
 
 def outline(rows: dict[str, dict]) -> dict:
@@ -116,6 +143,8 @@ def main() -> None:
     parser.add_argument("--kernelbench", type=Path)
     parser.add_argument("--levels", default="1,2")
     parser.add_argument("--rows", default="")
+    parser.add_argument("--composed", type=Path)
+    parser.add_argument("--slice", default="0:200", help="of the composed tasks")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--rules", type=Rules, default=Rules.PRACTICAL)
     parser.add_argument("--baselines", type=Menu, default=Menu.MATCHED)

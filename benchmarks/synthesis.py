@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from common import RESULTS, save
 
-from optimizer import optimized
+from optimizer import SIM_ELEMENTS, SIM_FLOPS, optimized
 from warpsmith.cli import wiring
 from warpsmith.cli.synth_make import read_catalogue, read_tasks
 from warpsmith.sim.shrink import derived
@@ -41,7 +41,6 @@ from warpsmith.types.protocols import JudgeSettings
 OUT = RESULTS / "synthesis.json"
 MIXES = ("paper", "graded")
 RAN_NOT = {Reject.UNREADABLE, Reject.RAISES, Reject.TOO_LARGE_TO_CHECK, Reject.TIMED_OUT, Reject.CRASHED}
-SIM_ELEMENTS = 1 << 14
 CHEATS = {
     "zeros": "torch.zeros({shape}, device=inputs[0].device)",
     "constant": "torch.full({shape}, 0.5, device=inputs[0].device)",
@@ -164,7 +163,7 @@ def solve(folder: Path, count: int, rows: dict, budget_s: float) -> None:
                 return
             if task.name in rows:
                 continue
-            text, _ = smaller(task.code, max_elements=SIM_ELEMENTS, max_flops=1 << 24)
+            text, _ = smaller(task.code, max_elements=SIM_ELEMENTS, max_flops=SIM_FLOPS)
             if text is None:
                 continue
             small = derived(Task(name=task.name, code=task.code, source=TaskSource.SYNTHESIZED), text)
