@@ -233,7 +233,9 @@ def test_real_tasks_by_the_builtin_policy_on_workers_that_stay(tmp_path: Path, s
         (tmp_path / f"{name}.py").write_text(TASK.replace("return x + 1", f"return {body}"))
     (tmp_path / "tasks.txt").write_text("scaled.py\nfolded.py\n")
     argv = ("bench", "--tasks", "list:tasks.txt", "--device", "sim", "--out", "run", "--json")
-    done = warpsmith(tmp_path, shared_caches, *argv, "--protocol", "none", TMPDIR=str(tmp_path))
+    # there is nothing to compile ahead on the simulator
+    more = ("--protocol", "none", "--compile-ahead", "2")
+    done = warpsmith(tmp_path, shared_caches, *argv, *more, TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert (answer["passed"], answer["outcomes"]) == (2, {"passed": 2}), done.stderr
