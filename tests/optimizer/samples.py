@@ -29,6 +29,11 @@ MODELS = {
         "[torch.randn(2, 40, 1024) + 3]",
         "self.ln = nn.LayerNorm((40, 1024))",
     ),
+    "layernorm_log_softmax": (
+        "return torch.asinh(F.log_softmax(self.ln(a[0]), 1))",
+        "[torch.rand(16, 1000) * 2 + 0.1]",
+        "self.ln = nn.LayerNorm(1000, bias=False)",
+    ),
     "softmax_across_rows": ("return torch.softmax(a[0], 1)", "[torch.randn(3, 17, 29)]"),
     "softmax_two_stages": ("return torch.softmax(a[0] * 2, 1)", "[torch.randn(2, 40000)]"),
     "log_softmax": ("return torch.log_softmax(a[0], -1)", "[torch.randn(7, 1000)]"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 
 from warpsmith.optimizer.cuda_expr import TYPES, Statements
@@ -252,20 +253,22 @@ class RowKernel:
                 else:
                     t.include(body)
             return
-        if rest:
-            with t.block(f"const auto step = [&](const {launch.index} e)", "};"):
-                t.include(body)
         unroll = max(1, (16 if launch.vec == 1 else 8) // max(1, self._large_loads()))
-        t.line(f"#pragma unroll {unroll}")
-        with t.block(f"for ({launch.index} k = 0; k < {whole}; ++k)"):
-            t.line(f"const {launch.index} e = lane + k * {launch.group}{suffix};")
+        # a scope of its own: another pass has its own step
+        with t.block("") if rest else nullcontext():
             if rest:
-                t.line("step(e);")
-            else:
-                t.include(body)
-        if rest:
-            with t.block(f"if (lane < {rest}{suffix})"):
-                t.line(f"step(lane + {whole * launch.group}{suffix});")
+                with t.block(f"const auto step = [&](const {launch.index} e)", "};"):
+                    t.include(body)
+            t.line(f"#pragma unroll {unroll}")
+            with t.block(f"for ({launch.index} k = 0; k < {whole}; ++k)"):
+                t.line(f"const {launch.index} e = lane + k * {launch.group}{suffix};")
+                if rest:
+                    t.line("step(e);")
+                else:
+                    t.include(body)
+            if rest:
+                with t.block(f"if (lane < {rest}{suffix})"):
+                    t.line(f"step(lane + {whole * launch.group}{suffix});")
 
     def _large_loads(self) -> int:
         loads = {n for i in self.kernel.items for n in self.arena.loads(i.expr)}
