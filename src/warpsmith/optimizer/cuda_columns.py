@@ -5,7 +5,7 @@ from __future__ import annotations
 from warpsmith.optimizer.cuda_expr import TYPES, Statements
 from warpsmith.optimizer.cuda_index import STREAM_BYTES, Axis, touches, vectors
 from warpsmith.optimizer.cuda_rows import COMBINE, IDENTITY, STEP
-from warpsmith.optimizer.cuda_text import Text, pointer_parameters
+from warpsmith.optimizer.cuda_text import Text, pointer_parameters, strided_loop
 from warpsmith.optimizer.fuse import Item
 from warpsmith.optimizer.ir import Iota, Load, Program, kind_of
 from warpsmith.optimizer.plan import Launch
@@ -73,18 +73,7 @@ class _Columns:
         lines = [(STEP[i.kind].format(f"s_{i.buf}[j]", "{0}"), i) for i in items]
         self._vector(body, items, lines, within=True)
         whole, rest = divmod(self.kernel.length, launch.group)
-        if rest:
-            with t.block(f"const auto step = [&](const {launch.index} e)", "};"):
-                t.include(body)
-        t.line(f"#pragma unroll {UNROLL}")
-        with t.block(f"for ({launch.index} k = 0; k < {whole}; ++k)"):
-            t.line(f"const {launch.index} e = lane + k * {launch.group}{s};")
-            if rest:
-                t.line("step(e);")
-            else:
-                t.include(body)
-        if rest:
-            t.line(f"if (lane < {rest}{s}) step(lane + {whole * launch.group}{s});")
+        strided_loop(t, body, launch, whole, rest, s, UNROLL)
         if launch.group > 1:
             t.line("#pragma unroll")
             with t.block(f"for (int j = 0; j < {launch.vec}; ++j)"):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from contextlib import nullcontext
 from dataclasses import replace
 
 from warpsmith.optimizer.cuda_expr import TYPES, Statements
 from warpsmith.optimizer.cuda_guards import inside, unguarded
 from warpsmith.optimizer.cuda_index import STREAM_BYTES, Axis, touches, vectors
-from warpsmith.optimizer.cuda_text import Text, pointer_parameters
+from warpsmith.optimizer.cuda_text import Text, pointer_parameters, strided_loop
 from warpsmith.optimizer.fuse import Item
 from warpsmith.optimizer.ir import Iota, Load, Program, contiguous_strides, kind_of
 from warpsmith.optimizer.plan import Launch, element_ids, is_windowed, kept_ids, passes
@@ -254,21 +253,7 @@ class RowKernel:
                     t.include(body)
             return
         unroll = max(1, (16 if launch.vec == 1 else 8) // max(1, self._large_loads()))
-        # a scope of its own: another pass has its own step
-        with t.block("") if rest else nullcontext():
-            if rest:
-                with t.block(f"const auto step = [&](const {launch.index} e)", "};"):
-                    t.include(body)
-            t.line(f"#pragma unroll {unroll}")
-            with t.block(f"for ({launch.index} k = 0; k < {whole}; ++k)"):
-                t.line(f"const {launch.index} e = lane + k * {launch.group}{suffix};")
-                if rest:
-                    t.line("step(e);")
-                else:
-                    t.include(body)
-            if rest:
-                with t.block(f"if (lane < {rest}{suffix})"):
-                    t.line(f"step(lane + {whole * launch.group}{suffix});")
+        strided_loop(t, body, launch, whole, rest, suffix, unroll)
 
     def _large_loads(self) -> int:
         loads = {n for i in self.kernel.items for n in self.arena.loads(i.expr)}

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from warpsmith.optimizer.fuse import Kernel
 from warpsmith.optimizer.ir import C_TYPES, Program
+
+if TYPE_CHECKING:
+    from warpsmith.optimizer.plan import Launch
 
 
 class Text:
@@ -36,6 +40,32 @@ class Text:
 
     def __str__(self) -> str:
         return "\n".join(self.lines) + "\n"
+
+
+def strided_loop(
+    t: Text, body: Text, launch: Launch, whole: int, rest: int, suffix: str, unroll: int
+) -> None:
+    """`body` for each `e` that is this thread's: `whole` rounds unguarded, and of the last one `rest` threads.
+
+    With a rest the body is written once, in a scope of its own: another pass has its own step.
+    """
+
+    def rounds(inside: Text) -> None:
+        t.line(f"#pragma unroll {unroll}")
+        with t.block(f"for ({launch.index} k = 0; k < {whole}; ++k)"):
+            t.line(f"const {launch.index} e = lane + k * {launch.group}{suffix};")
+            t.include(inside)
+
+    if not rest:
+        rounds(body)
+        return
+    call = Text()
+    call.line("step(e);")
+    with t.block(""):
+        with t.block(f"const auto step = [&](const {launch.index} e)", "};"):
+            t.include(body)
+        rounds(call)
+        t.line(f"if (lane < {rest}{suffix}) step(lane + {whole * launch.group}{suffix});")
 
 
 def pointer_parameters(
