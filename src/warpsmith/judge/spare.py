@@ -18,6 +18,20 @@ from warpsmith.types.protocols import GpuPool, JudgeSettings, Sandbox
 VERDICT_POLL_S = 0.002
 
 
+def referee_setup(device: Device, sandbox: Sandbox, instrument: Instrument = Instrument.NONE) -> RefereeSetup:
+    """What a referee on this machine is told before there is anything to judge: where its caches are, for one."""
+    caches = cache_root()
+    return RefereeSetup(
+        device=device,
+        sandbox=sandbox.name,
+        baseline_dir=str(caches / "baselines"),
+        compile_cache_dir=str(caches / "torch-compile"),
+        observer_dir=str(caches / "observer"),
+        own_paths=python_paths(),
+        instrument=instrument,
+    )
+
+
 class Spare:
     """A fresh job folder and the processes that wait in it: laid out, started, given the build, asked for the result.
 
@@ -37,19 +51,10 @@ class Spare:
         self._scratch = ScratchFolder("warpsmith-judge-", scratch)
         root = self._scratch.path
         self.folder = JobFolder(root)
-        caches = cache_root()
-        compile_cache = caches / "torch-compile"
-        setup = RefereeSetup(
-            device=device,
-            sandbox=sandbox.name,
-            baseline_dir=str(caches / "baselines"),
-            compile_cache_dir=str(compile_cache),
-            observer_dir=str(caches / "observer"),
-            own_paths=python_paths(),
-            instrument=instrument,
-        )
+        setup = referee_setup(device, sandbox, instrument)
+        compiled = Path(setup.compile_cache_dir)
         try:
-            for path in (self.folder.candidate, self.folder.share, self.folder.baseline, compile_cache):
+            for path in (self.folder.candidate, self.folder.share, self.folder.baseline, compiled):
                 path.mkdir(parents=True, exist_ok=True)
                 path.chmod(0o755)
         except OSError as error:

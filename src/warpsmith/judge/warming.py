@@ -19,13 +19,12 @@ from pydantic import Field, ValidationError
 from warpsmith.errors import InfrastructureError, WarpsmithError
 from warpsmith.judge import task_mark
 from warpsmith.judge.evidence.observer.build import lay_out
-from warpsmith.judge.job import JobFolder, RefereeJob, RefereeSetup
+from warpsmith.judge.job import JobFolder, RefereeJob
 from warpsmith.judge.referee import Starter
+from warpsmith.judge.spare import referee_setup
 from warpsmith.judge.timing.modes import MODES, Entry
-from warpsmith.sandbox import python_paths
 from warpsmith.sandbox.process import run_tree
 from warpsmith.store.files import refused, write_atomic
-from warpsmith.store.paths import cache_root
 from warpsmith.store.scratch import ScratchFolder
 from warpsmith.types import BaselineKind, Device, Job, JobOutcome, Record, Task
 from warpsmith.types.protocols import GpuPool, JudgeSettings, Menu, Sandbox
@@ -90,12 +89,7 @@ def warm(
 
 
 def _lay_out(folder: JobFolder, task: Task, sandbox: Sandbox, settings: JudgeSettings) -> None:
-    caches = cache_root()
-    setup = RefereeSetup(
-        device=settings.device, sandbox=sandbox.name, baseline_dir=str(caches / "baselines"),
-        compile_cache_dir=str(caches / "torch-compile"), observer_dir=str(caches / "observer"),
-        own_paths=python_paths(),
-    )  # fmt: skip
+    setup = referee_setup(settings.device, sandbox)
     job = RefereeJob(task_hash=task.task_hash, task_name=task.name, submission_hash="", settings=settings)
     try:
         for path in (folder.share, folder.baseline, Path(setup.compile_cache_dir)):
