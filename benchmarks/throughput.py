@@ -1,32 +1,33 @@
-"""Verdicts an hour on one GPU: one warm judge, baselines known, submissions one after another.
+"""Verdicts an hour on one GPU: a run's own fleet, baselines known, `--jobs` submissions under way at a time.
 
-    python benchmarks/throughput.py --kernelbench FILE.jsonl [--rows 1/19,…] [--budget-s 300] [--menu paper]
+    python benchmarks/throughput.py --kernelbench FILE.jsonl [--rows 1/19,…] [--budget-s 300] [--jobs 3]
 
 Each task is judged with a submission that is its own code under the name ModelNew (rules `practical`), first once to
 measure its baselines, which is not counted, then over and over in the order of --rows, a comment making each
-submission new. Writes verdicts an hour over the counted ones, seconds of each and where they went, by phase.
+submission new. The GPU is one judgement's at a time; what needs none of it is done meanwhile. Writes verdicts an
+hour over the counted ones by the wall's clock, seconds of each (waiting for the GPU included) and where they went.
 """
 
 import argparse
-import contextlib
+import queue
 import re
 import statistics
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
 from common import RESULTS, save
 
-from warpsmith.compile import LocalCompiler
-from warpsmith.gpu.devices import list_gpus
-from warpsmith.gpu.local import LocalPool, visible_gpus
-from warpsmith.judge.service import LocalJudge
 from warpsmith.judge.timing.clock import quantile
-from warpsmith.sandbox import best_available
-from warpsmith.sandbox.process import Tree
+from warpsmith.recipes.fleet import LocalFleet, Station
 from warpsmith.tasks.spec import load
 from warpsmith.types import Device, Submission, Task, Verdict
 from warpsmith.types.protocols import JudgeSettings, Menu
 
+ROUND = 12
+"""Judgements between two looks at the clock, and two savings."""
 ROWS = "1/1,1/19,1/23,1/26,1/36,1/40,1/47,1/50,1/88,2/12,2/14,2/40,2/59,2/76,3/5,3/8"
 
 
@@ -50,7 +51,7 @@ def row(task: Task, verdict: Verdict, seconds: float) -> dict:
     }
 
 
-def summary(rows: list[dict]) -> dict:
+def summary(rows: list[dict], wall_s: float) -> dict:
     """Verdicts an hour, and the mean second of each phase; None before there is one."""
     if not rows:
         return {"verdicts": 0, "verdicts_an_hour": None}
@@ -60,7 +61,8 @@ def summary(rows: list[dict]) -> dict:
     mean["outside the referee's phases"] = round(statistics.fmean(seconds) - sum(mean.values()), 3)
     return {
         "verdicts": len(rows),
-        "verdicts_an_hour": round(3600 / statistics.fmean(seconds), 1),
+        "verdicts_an_hour": round(3600 * len(rows) / wall_s, 1),
+        "wall_s": round(wall_s, 1),
         "median_s": statistics.median(seconds),
         "p95_s": round(quantile(seconds, 0.95), 3),
         "mean_phase_s": mean,
@@ -77,6 +79,7 @@ def main() -> None:
         "--budget-s", type=float, default=300.0, help="the pass over cold baselines not included"
     )
     parser.add_argument("--warm-budget-s", type=float, default=float("inf"), help="later tasks are left out")
+    parser.add_argument("--jobs", type=int, default=3)
     parser.add_argument("--passes", type=int, default=1000)
     parser.add_argument("--menu", type=Menu, choices=list(Menu), default=Menu.PAPER)
     parser.add_argument("--device", type=Device, choices=list(Device), default=Device.CUDA)
@@ -85,32 +88,40 @@ def main() -> None:
     specs = [*args.tasks]
     specs += [f"kernelbench:{args.kernelbench}#{r}" for r in args.rows.split(",") if args.kernelbench and r]
     tasks = [load(spec) for spec in specs]
-    arch = visible_gpus(list_gpus(), None)[0].arch if args.device is Device.CUDA else ""
     settings = JudgeSettings(device=args.device, baselines=args.menu)
-    judge = LocalJudge(LocalPool(Tree), LocalCompiler(), best_available(), arch=arch, ahead=True)
-    with contextlib.closing(judge):
-        cold, rows = [], []
+    with LocalFleet(args.device, args.jobs) as fleet, ThreadPoolExecutor(args.jobs) as threads:
+        stations: queue.Queue[Station] = queue.Queue()
+        for _ in range(args.jobs):
+            stations.put(fleet.station())
         warm_by = time.monotonic() + args.warm_budget_s
-        for task in tasks:
-            if time.monotonic() < warm_by:
-                cold.append(judged(judge, task, 0, settings))
-        warm = tasks[: len(cold)]
-        ends = time.monotonic() + args.budget_s
-        for i in range(args.passes):
-            for task in warm:
-                if time.monotonic() < ends:
-                    rows.append(judged(judge, task, i + 1, settings))
-            save(args.out, menu=args.menu.value, summary=summary(rows), cold=cold, rows=rows)
-            if time.monotonic() >= ends:
-                break
-    print(summary(rows))
+        cold = [judged(stations, task, 0, settings) for task in tasks if time.monotonic() < warm_by]
+        begun = time.monotonic()
+        rows: list[dict] = []
+        for asked in rounds(tasks[: len(cold)], args.passes, begun + args.budget_s):
+            rows += threads.map(lambda pair: judged(stations, *pair, settings), asked)
+            told = summary(rows, time.monotonic() - begun)
+            save(args.out, menu=args.menu.value, jobs=args.jobs, summary=told, cold=cold, rows=rows)
+    print(summary(rows, time.monotonic() - begun))
 
 
-def judged(judge: LocalJudge, task: Task, number: int, settings: JudgeSettings) -> dict:
+def rounds(tasks: list[Task], passes: int, ends: float) -> Iterator[list[tuple[Task, int]]]:
+    """Tasks with a number each, some at a time; none after `ends` on time.monotonic's clock."""
+    asked = [(task, number + 1) for number, task in product(range(passes), tasks)]
+    for first in range(0, len(asked), ROUND):
+        if time.monotonic() > ends:
+            return
+        yield asked[first : first + ROUND]
+
+
+def judged(stations: "queue.Queue[Station]", task: Task, number: int, settings: JudgeSettings) -> dict:
     """One judgement, timed from the call to the verdict."""
-    begun = time.perf_counter()
-    verdict = judge.judge(task, equal(task, number), settings)
-    found = row(task, verdict, time.perf_counter() - begun)
+    station = stations.get()
+    try:
+        begun = time.perf_counter()
+        verdict = station.judge.judge(task, equal(task, number), settings)
+        found = row(task, verdict, time.perf_counter() - begun)
+    finally:
+        stations.put(station)
     print(found["task"], found["status"], found["seconds"], found["phases"], found["detail"], flush=True)
     return found
 

@@ -9,6 +9,7 @@ from tests.warm import warm_pool
 
 from warpsmith.compile import LocalCompiler
 from warpsmith.gpu.pool import WorkerPool
+from warpsmith.judge.runner.forkserver import ForkServer
 from warpsmith.judge.service import LocalJudge
 from warpsmith.sandbox import best_available
 from warpsmith.types import Device, Submission, Task, Verdict
@@ -29,11 +30,20 @@ def pool() -> Iterator[WorkerPool]:
 
 
 @pytest.fixture(scope="session")
-def local_judge(caches: Path, pool: WorkerPool) -> Iterator[LocalJudge]:
+def forks() -> Iterator[ForkServer]:
+    """What runners are forked from."""
+    with ForkServer() as forks:
+        yield forks
+
+
+@pytest.fixture(scope="session")
+def local_judge(caches: Path, pool: WorkerPool, forks: ForkServer) -> Iterator[LocalJudge]:
     """One judge, so that each judgement finds its processes started."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARPSMITH_CACHE", str(caches))
-        local = LocalJudge(pool, LocalCompiler(caches / "compile"), best_available(), ahead=True)
+        local = LocalJudge(
+            pool, LocalCompiler(caches / "compile"), best_available(), ahead=True, forks=forks.address
+        )
         with closing(local):
             yield local
 

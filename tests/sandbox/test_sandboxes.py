@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.sandbox.entered import Entered
+from tests.sandbox.plain_user import run_as_plain_user
 
 from warpsmith.errors import InfrastructureError, UsageError
 from warpsmith.sandbox import SANDBOXES, LocalSandbox, best_available, by_name, python_paths
@@ -19,10 +21,16 @@ from warpsmith.sandbox.process import Tree, run_tree
 from warpsmith.types.protocols import SandboxSpec, SandboxUser
 from warpsmith.types.users import OWN_UIDS
 
+MADE = [kind() for kind in SANDBOXES if kind is not LocalSandbox]
+ENTERED = [Entered(made) for made in MADE if made.enterable]
 
-@pytest.fixture(params=[kind for kind in SANDBOXES if kind is not LocalSandbox], ids=lambda kind: kind.name)
+
+@pytest.fixture(
+    params=MADE + ENTERED, ids=lambda made: f"{made.name}{'-entered' if isinstance(made, Entered) else ''}"
+)
 def sandbox(request):
-    made = request.param()
+    """Each that isolates, with programs that it starts and, where that can be, with such as enter it."""
+    made = request.param
     if reason := made.unavailable():
         pytest.skip(reason)
     return made
@@ -336,12 +344,6 @@ def test_wrong_paths_are_one_line(sandbox, job):
         sandbox.command(["true"], spec_for(job, writable=("/",)))
 
 
-def _closed_folder(path):
-    """The outermost folder on the way to `path` that others may not enter; None where they may enter all."""
-    way = [folder for folder in reversed(Path(path).parents) if folder != Path("/")]
-    return next((str(folder) for folder in way if not folder.stat().st_mode & 0o001), None)
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a plain user")
 @pytest.mark.parametrize("name", [kind.name for kind in SANDBOXES if kind is not LocalSandbox])
 def test_a_plain_user_gets_a_sandbox_or_a_reason(name):
@@ -361,20 +363,7 @@ def test_a_plain_user_gets_a_sandbox_or_a_reason(name):
     """
     if by_name("namespaces").unavailable():
         pytest.skip("needs mount namespaces")
-    # an interpreter in a folder that others cannot enter, or in /tmp, which is made anew here, is shown again where
-    # it was: in a mount namespace of the test's own
-    closed = sorted({path for path in map(_closed_folder, python_paths()) if path} | {"/tmp"})
-    paths = [path for path in python_paths() if path.startswith(tuple(f"{folder}/" for folder in closed))]
-    binds = "".join(f"mkdir -p /mnt{path} && mount --bind {path} /mnt{path} && " for path in paths)
-    covers = "".join(f"mount -t tmpfs -o mode=755 tmpfs {folder} && " for folder in closed)
-    moves = "".join(f"mkdir -p {path} && mount --bind /mnt{path} {path} && " for path in paths)
-    setup = (
-        f"umask 022 && mount -t tmpfs tmpfs /mnt && {binds}{covers}{moves}"
-        " chmod 1777 /tmp && mkdir /tmp/w && chmod 777 /tmp/w &&"
-        ' exec setpriv --reuid=1 --regid=1 --clear-groups "$@"'
-    )
-    argv = ["unshare", "--mount", "sh", "-c", setup, "sh", sys.executable, "-c", code, name]
-    end = run_tree(argv, timeout_s=60, env={"PATH": os.environ["PATH"]}, cwd="/")
+    end = run_as_plain_user(code, name)
     reason, out = json.loads(end.output)
     if reason is not None:
         assert "\n" not in reason

@@ -11,11 +11,13 @@ from warpsmith.types import Device, Phase, Target
 
 if TYPE_CHECKING:
     from warpsmith.agent.settings import AgentSettings
+    from warpsmith.compile import LocalCompiler
     from warpsmith.gpu.devices import GpuInfo
+    from warpsmith.judge.service import LocalJudge
     from warpsmith.llm import LLMSettings
     from warpsmith.recipes.bench import MakeFleet
     from warpsmith.recipes.fleet import Fleet, Station
-    from warpsmith.types.protocols import Compiler, GpuPool, Judge, Policy
+    from warpsmith.types.protocols import Compiler, GpuPool, Judge, Policy, Sandbox
 
 AUTO = "auto"
 BUILTIN = "builtin"
@@ -153,10 +155,35 @@ def _local(device: Device, progress: Callable[[Phase, str], None], ahead: bool) 
 
     built_for = arch(device)
     compiler, sandbox = LocalCompiler(), for_submissions()
-    judge = LocalJudge(pool(), compiler, sandbox, arch=built_for, ahead=ahead, progress=progress)
     if ahead:
+        judge = _lasting_judge(compiler, sandbox, built_for, progress)
         judge.prepare(device)
+    else:
+        judge = LocalJudge(pool(), compiler, sandbox, arch=built_for, progress=progress)
     return Bench(judge, compiler, Target(device=device, arch=built_for), sandbox.name)
+
+
+def _lasting_judge(
+    compiler: "LocalCompiler", sandbox: "Sandbox", arch: str, progress: Callable[[Phase, str], None]
+) -> "LocalJudge":
+    """One for several judgements: what they need is loaded once, and gone with the judge or this process."""
+    import weakref
+
+    from warpsmith.gpu.pool import WorkerPool
+    from warpsmith.gpu.warm import WarmWorker
+    from warpsmith.judge.runner.forkserver import ForkServer
+    from warpsmith.judge.service import LocalJudge
+    from warpsmith.recipes.fleet import WARM
+    from warpsmith.sandbox.process import Tree
+
+    workers, forks = WorkerPool(lambda: WarmWorker(Tree, WARM[:1]), sim_jobs=1), ForkServer()
+    judge = LocalJudge(
+        workers, compiler, sandbox, arch=arch, ahead=True, progress=progress, forks=forks.address
+    )
+    for ends in (forks.close, workers.close):
+        # the last that was asked for is the first done
+        weakref.finalize(judge, ends)
+    return judge
 
 
 POOLS: dict[str, Callable[[Device, Callable[[Phase, str], None], bool], Bench]] = {"local": _local}

@@ -47,6 +47,8 @@ class RefereeSetup(Record):
     """Folders a runner must be able to read: the interpreter and its packages."""
     instrument: Instrument = Instrument.NONE
     """What the candidate runs under."""
+    forks: str = ""
+    """The address of a `ForkServer`; without one every runner is started anew."""
 
 
 class RefereeJob(Record):

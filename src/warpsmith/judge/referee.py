@@ -107,7 +107,7 @@ class Starter:
         )
         if not trusted:
             spec = instrumented(self.setup.instrument, spec, self._folder)
-        runner = RunnerProcess(spec, self._sandbox, readable)
+        runner = RunnerProcess(spec, self._sandbox, readable, self.setup.forks)
         self._stack.callback(runner.close)
         return runner
 

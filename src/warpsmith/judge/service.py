@@ -46,7 +46,8 @@ class LocalJudge:
     task meanwhile; where compiling takes more than `hold_s` seconds the GPU is given back until it has ended. With
     `ahead`, the next judgement's processes start as soon as one has ended. `progress` is told each phase as it
     begins. `scratch` is where job folders are laid, the system's temporary folder by default. `close` ends what was
-    started ahead; so does the end of this process. `instrument` watches the candidate.
+    started ahead; so does the end of this process. `instrument` watches the candidate. `forks`: the address of a
+    `ForkServer`, from which its runners are forked.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class LocalJudge:
         scratch: Path | None = None,
         progress: Progress | None = None,
         instrument: Instrument = Instrument.NONE,
+        forks: str = "",
     ):
         self._pool, self._compiler, self._sandbox = pool, compiler, sandbox
         self._arch = arch
@@ -70,6 +72,7 @@ class LocalJudge:
         self._scratch = scratch
         self._progress = progress or (lambda phase, what: None)
         self._instrument = instrument
+        self._forks = forks
         self._spare: Spare | None = None
         self._ending: _Ending | None = None
 
@@ -78,7 +81,9 @@ class LocalJudge:
         if self._spare is not None and not self._spare.fits(device):
             self.close()
         if self._spare is None:
-            self._spare = Spare(self._pool, self._sandbox, device, self._scratch, self._instrument)
+            self._spare = Spare(
+                self._pool, self._sandbox, device, self._scratch, self._instrument, self._forks
+            )
 
     def judge(self, task: Task, submission: Submission, settings: JudgeSettings) -> Verdict:
         """One judgement. Raises InfrastructureError where there is nothing to compile with or nowhere to write."""

@@ -18,7 +18,9 @@ from warpsmith.types.protocols import GpuPool, JudgeSettings, Sandbox
 VERDICT_POLL_S = 0.002
 
 
-def referee_setup(device: Device, sandbox: Sandbox, instrument: Instrument = Instrument.NONE) -> RefereeSetup:
+def referee_setup(
+    device: Device, sandbox: Sandbox, instrument: Instrument = Instrument.NONE, forks: str = ""
+) -> RefereeSetup:
     """What a referee on this machine is told before there is anything to judge: where its caches are, for one."""
     caches = cache_root()
     return RefereeSetup(
@@ -29,6 +31,7 @@ def referee_setup(device: Device, sandbox: Sandbox, instrument: Instrument = Ins
         observer_dir=str(caches / "observer"),
         own_paths=python_paths(),
         instrument=instrument,
+        forks=forks,
     )
 
 
@@ -45,13 +48,14 @@ class Spare:
         device: Device,
         scratch: Path | None,
         instrument: Instrument = Instrument.NONE,
+        forks: str = "",
     ):
         self.device = device
         self.closed = False
         self._scratch = ScratchFolder("warpsmith-judge-", scratch)
         root = self._scratch.path
         self.folder = JobFolder(root)
-        setup = referee_setup(device, sandbox, instrument)
+        setup = referee_setup(device, sandbox, instrument, forks)
         compiled = Path(setup.compile_cache_dir)
         try:
             for path in (self.folder.candidate, self.folder.share, self.folder.baseline, compiled):

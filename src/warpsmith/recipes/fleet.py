@@ -58,12 +58,14 @@ class LocalFleet:
         from warpsmith.compile import LocalCompiler
         from warpsmith.gpu.pool import WorkerPool
         from warpsmith.gpu.warm import WarmWorker
+        from warpsmith.judge.runner.forkserver import ForkServer
         from warpsmith.sandbox import for_submissions
         from warpsmith.sandbox.process import Tree
 
-        self._target = Target(device=device, arch=_arch() if device is Device.CUDA else "")
+        self._target = Target(device=device, arch=default_arch() if device is Device.CUDA else "")
         self._compiler, self._sandbox = LocalCompiler(), for_submissions()
         self.pool = WorkerPool(lambda: WarmWorker(Tree, WARM), sim_jobs=jobs, told=told)
+        self._forks = ForkServer()
         self._judges: list[LocalJudge] = []
 
     def __enter__(self) -> Self:
@@ -73,15 +75,17 @@ class LocalFleet:
         self.stop()
         for judge in self._judges:
             judge.close()
+        self._forks.close()
 
     def station(self) -> Station:
         """A judge and instruments of its own on the shared pool and compiler."""
         from warpsmith.judge.repeating import RepeatingJudge
         from warpsmith.judge.service import LocalJudge
 
-        judge = LocalJudge(self.pool, self._compiler, self._sandbox, arch=self._target.arch, ahead=True)
+        made = {"arch": self._target.arch, "forks": self._forks.address}
+        judge = LocalJudge(self.pool, self._compiler, self._sandbox, **made, ahead=True)
         self._judges.append(judge)
-        plain = LocalJudge(self.pool, self._compiler, self._sandbox, arch=self._target.arch)
+        plain = LocalJudge(self.pool, self._compiler, self._sandbox, **made)
         return Station(
             RepeatingJudge(judge, self.pool.renew), self._compiler, self._target, self.pool,
             *instruments(plain, self.pool, self._compiler, self._sandbox, self._target),
@@ -121,7 +125,8 @@ def gpu_count() -> int:
     return len(_gpus())
 
 
-def _arch() -> str:
+def default_arch() -> str:
+    """What kernels are built for on the first GPU. Raises InfrastructureError where there is none."""
     gpus = _gpus()
     if not gpus:
         raise InfrastructureError("no NVIDIA GPU was found", hint="use --device sim, or see warpsmith doctor")

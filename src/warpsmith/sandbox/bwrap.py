@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from shlex import join
 
-from warpsmith.sandbox.limits import FIRST_TO_GO, become_own_user, drop_privileges, prlimit
+from warpsmith.sandbox.limits import FIRST_TO_GO, STAY, become_own_user, drop_privileges, prlimit
 from warpsmith.sandbox.probe import missing, probe
 from warpsmith.sandbox.view import (
     OWN_UID_VARIABLE,
@@ -38,11 +38,17 @@ class BwrapSandbox:
         """None where it works here, else why not in one line. Runs a small program in it to find out."""
         return missing(_TOOLS) or probe(self)
 
-    def command(self, argv: Sequence[str], spec: SandboxSpec) -> list[str]:
+    @property
+    def enterable(self) -> bool:
+        """As root: otherwise what stays would be the same user as the program, who could read and kill it."""
+        return os.geteuid() == 0
+
+    def command(self, argv: Sequence[str], spec: SandboxSpec, *, stays: bool = False) -> list[str]:
         """`argv` wrapped; inherited file descriptors pass through. A signal's end comes back as 128 + signal.
 
-        As root, folders in `spec.writable` are handed to the user that the command runs as. Raises
-        InfrastructureError where a path of `spec` does not exist.
+        `stays`: for a process forked elsewhere, see `warpsmith.sandbox.entering`. As root, folders in
+        `spec.writable` are handed to the user that the command runs as. Raises InfrastructureError where a path of
+        `spec` does not exist.
         """
         root, own = os.geteuid() == 0, own_user(spec)
         jobs = job_mounts(spec, other_user=root)
@@ -55,6 +61,7 @@ class BwrapSandbox:
         become = ["sh", "-euc", f'exec {become_own_user()} "$@"', "sandbox"]
         if not own:
             become = drop_privileges(change_user=True) if root else []
+        then = f'"$@"; {STAY}' if stays else 'exec "$@"'
         wrapped = [
             shutil.which("bwrap") or "bwrap",
             *user,
@@ -70,7 +77,7 @@ class BwrapSandbox:
             *("--remount-ro", "/"),
             *("--chdir", cwd_inside(spec)),
             "--",
-            *("sh", "-c", f'{FIRST_TO_GO}; exec "$@"', "sandbox"),
+            *("sh", "-c", f"{FIRST_TO_GO}; {then}", "sandbox"),
             *become,
             *prlimit(spec),
             *argv,

@@ -33,6 +33,7 @@ class DockerSandbox:
     """
 
     name = "docker"
+    enterable = False
 
     def unavailable(self) -> str | None:
         """None where it works here, else why not in one line. Makes the image, and runs a small program."""
@@ -50,7 +51,7 @@ class DockerSandbox:
             return f"docker does not work here: {said[-1] if said else 'no reason given'}"
         return probe(self)
 
-    def command(self, argv: Sequence[str], spec: SandboxSpec) -> list[str]:
+    def command(self, argv: Sequence[str], spec: SandboxSpec, *, stays: bool = False) -> list[str]:
         """`argv` wrapped; inherited file descriptors pass through. A signal's end comes back as 128 + signal.
 
         As root, folders in `spec.writable` are handed to user 65534. Raises InfrastructureError where a path

@@ -8,6 +8,8 @@ from warpsmith.types.users import UID
 
 FIRST_TO_GO = "{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null || :"
 """A line of shell. Where memory runs out, what runs there ends before whoever judges it; not everyone may say so."""
+STAY = 'read -r status || status=137; exit "$status"'
+"""A line of shell behind the program: the sandbox stays until its stdin says how what entered it has ended."""
 
 
 def prlimit(spec: SandboxSpec, *, processes: bool = True) -> list[str]:

@@ -15,12 +15,13 @@ class LocalSandbox:
     """
 
     name = "none"
+    enterable = False
 
     def unavailable(self) -> str | None:
         """Always None."""
         return None
 
-    def command(self, argv: Sequence[str], spec: SandboxSpec) -> list[str]:
+    def command(self, argv: Sequence[str], spec: SandboxSpec, *, stays: bool = False) -> list[str]:
         """`argv`, started in `spec.cwd`; the other paths of `spec` mean nothing here."""
         limits = [] if missing(("prlimit",)) else prlimit(spec, processes=False)
         script = f'{FIRST_TO_GO}; cd -- "$1" && shift && exec "$@"'

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Sequence
 from shlex import join, quote
 
-from warpsmith.sandbox.limits import FIRST_TO_GO, become_own_user, drop_privileges, prlimit
+from warpsmith.sandbox.limits import FIRST_TO_GO, STAY, become_own_user, drop_privileges, prlimit
 from warpsmith.sandbox.probe import SBIN, missing, probe
 from warpsmith.sandbox.view import (
     OWN_UID_VARIABLE,
@@ -37,21 +37,23 @@ class NamespacesSandbox:
     """Own mount, pid, net, ipc and uts namespaces; another user; no capabilities; a root with only a view."""
 
     name = "namespaces"
+    enterable = True
 
     def unavailable(self) -> str | None:
         """None where it works here, else why not in one line. Runs a small program in it to find out."""
         return missing(_TOOLS) or probe(self)
 
-    def command(self, argv: Sequence[str], spec: SandboxSpec) -> list[str]:
+    def command(self, argv: Sequence[str], spec: SandboxSpec, *, stays: bool = False) -> list[str]:
         """`argv` wrapped; inherited file descriptors pass through. A signal's end comes back as 128 + signal.
 
-        As root, folders in `spec.writable` are handed to the user that the command runs as. Raises
-        InfrastructureError where a path of `spec` does not exist.
+        `stays`: for a process forked elsewhere, see `warpsmith.sandbox.entering`. As root, folders in
+        `spec.writable` are handed to the user that the command runs as. Raises InfrastructureError where a path of
+        `spec` does not exist.
         """
         root = os.geteuid() == 0
         namespaces = ["--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child"]
         user = [] if root else ["--user", "--map-root-user"]
-        script = _script(spec, root=root)
+        script = _script(spec, root=root, stays=stays)
         wrapped = [
             shutil.which("unshare") or "unshare",
             *user,
@@ -67,7 +69,7 @@ class NamespacesSandbox:
         return as_own_user(wrapped) if own_user(spec) else wrapped
 
 
-def _script(spec: SandboxSpec, *, root: bool) -> str:
+def _script(spec: SandboxSpec, *, root: bool, stays: bool) -> str:
     system = system_mounts(gpu=spec.gpu)
     jobs = job_mounts(spec, other_user=root)
     copies = [mount.path for mount in system if mount.kind is Kind.COPY]
@@ -105,6 +107,8 @@ def _script(spec: SandboxSpec, *, root: bool) -> str:
         f"cd -- {quote(cwd_inside(spec))}",
         # not the last command, else the shell would become the program
         f'set +e; {program} "$@"',
+        # this shell is the first process, which has to wait for all that lose their parent
+        f"exec 3<&0; ( {STAY} ) <&3 & exec 3<&-; wait $!" if stays else "",
         "exit $?",
     ]
     return "\n".join(lines)

@@ -63,7 +63,8 @@ class Tree:
     Any threads may wait for it and kill it at once: all are told the same end.
     `argv[0]` is looked up in the PATH of `env`. `env` is the whole environment (None: this process's own).
     stdout and stderr are captured together, at most `capture_bytes` of them, also into `log_path` if given.
-    Raises InfrastructureError where the program is missing or no process can be started.
+    With `guests`, processes forked elsewhere may enter the pid namespace that the command makes; they end and pause
+    with it. Raises InfrastructureError where the program is missing or no process can be started.
     """
 
     def __init__(
@@ -75,6 +76,8 @@ class Tree:
         pass_fds: Sequence[int] = (),
         log_path: Path | None = None,
         capture_bytes: int = CAPTURE_BYTES,
+        stdin: int = subprocess.DEVNULL,
+        guests: bool = False,
     ):
         env = dict(os.environ if env is None else env)
         program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
@@ -83,6 +86,7 @@ class Tree:
         program = os.path.abspath(program)
         self._end: ProcessEnd | None = None
         self._timed_out = False
+        self._guests = guests
         self._ending = threading.Lock()
         self._started = time.monotonic()
         read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
@@ -105,7 +109,7 @@ class Tree:
                     ],
                     cwd=cwd,
                     env=env,
-                    stdin=subprocess.DEVNULL,
+                    stdin=stdin,
                     stdout=write_fd,
                     stderr=write_fd,
                     pass_fds=(theirs.fileno(), *pass_fds),
@@ -173,9 +177,10 @@ class Tree:
 
     def _processes(self) -> list[psutil.Process]:
         try:
-            return psutil.Process(self.pid).children(recursive=True)
+            family = psutil.Process(self.pid).children(recursive=True)
         except psutil.NoSuchProcess:
             return []
+        return [*family, *_guests_of(family)] if self._guests else family
 
     def kill_tree(self, *, timed_out: bool = False) -> ProcessEnd:
         """Kills the whole tree and waits until it is gone; how it ended (unchanged where it had already).
@@ -299,20 +304,37 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
+def _own_namespaces(processes: Sequence[psutil.Process]) -> dict[int, int]:
+    """The pid namespaces that these have for themselves, each with the id of a process in it."""
+    own = os.stat("/proc/self/ns/pid").st_ino
+    first: dict[int, int] = {}
+    for process in processes:
+        with contextlib.suppress(OSError):
+            first.setdefault(os.stat(f"/proc/{process.pid}/ns/pid").st_ino, process.pid)
+    first.pop(own, None)
+    return first
+
+
+def _guests_of(family: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """Processes of other parents in the pid namespaces that these have for themselves."""
+    known, spaces = {process.pid for process in family}, _own_namespaces(family)
+    found = []
+    for pid in psutil.pids() if spaces else ():
+        with contextlib.suppress(OSError, psutil.NoSuchProcess):
+            if pid not in known and os.stat(f"/proc/{pid}/ns/pid").st_ino in spaces:
+                found.append(psutil.Process(pid))
+    return found
+
+
 def _signal_inside(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
     """Signals every process in the pid namespaces that these have for themselves, all at one moment.
 
     From inside the kernel does that as a whole, with what is being forked; a list of processes can miss one whose
     parent ends while it is made. Without namespaces, or nsenter, nothing happens.
     """
-    tool, own = shutil.which("nsenter"), os.stat("/proc/self/ns/pid").st_ino
-    first: dict[int, int] = {}
-    for process in processes:
-        with contextlib.suppress(OSError):
-            first.setdefault(os.stat(f"/proc/{process.pid}/ns/pid").st_ino, process.pid)
-    first.pop(own, None)
+    tool = shutil.which("nsenter")
     user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
-    for pid in first.values() if tool else ():
+    for pid in _own_namespaces(processes).values() if tool else ():
         argv = [tool, f"--target={pid}", *user, "--pid", "--", "sh", "-c", f"kill -{int(number)} -1"]
         subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_GRACE_S, check=False)
 

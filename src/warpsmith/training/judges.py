@@ -81,15 +81,22 @@ def _local(spec: JudgeSpec) -> Workbench:
     from warpsmith.gpu.pool import WorkerPool
     from warpsmith.gpu.warm import WarmWorker
     from warpsmith.judge.repeating import RepeatingJudge
+    from warpsmith.judge.runner.forkserver import ForkServer
     from warpsmith.judge.service import LocalJudge
     from warpsmith.sandbox import for_submissions
     from warpsmith.sandbox.process import Tree
 
     device = spec.settings.device
     pool, compiler, sandbox = WorkerPool(lambda: WarmWorker(Tree, _WARM)), LocalCompiler(), for_submissions()
+    forks = ForkServer()
 
     def one() -> Judge:
-        return RepeatingJudge(LocalJudge(pool, compiler, sandbox, arch=spec.arch), pool.renew)
+        judge = LocalJudge(pool, compiler, sandbox, arch=spec.arch, forks=forks.address)
+        return RepeatingJudge(judge, pool.renew)
+
+    def close() -> None:
+        pool.close()
+        forks.close()
 
     shared = SharedJudge(one, _AT_ONCE[device] * max(1, pool.capacity(device)))
     target = Target(device=device, arch=spec.arch)
@@ -99,7 +106,7 @@ def _local(spec: JudgeSpec) -> Workbench:
         target=target,
         settings=spec.settings,
         limits=Limits(),
-        close=pool.close,
+        close=close,
     )
 
 

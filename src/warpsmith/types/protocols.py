@@ -201,12 +201,16 @@ class Sandbox(Protocol):
     """Wraps a command so that it runs isolated."""
 
     name: str
+    enterable: bool
+    """Whether it makes namespaces that a process of this user, forked elsewhere, can join."""
 
     def unavailable(self) -> str | None:
         """None where it works on this machine, else the reason in one line."""
         ...
 
-    def command(self, argv: Sequence[str], spec: "SandboxSpec") -> list[str]: ...
+    def command(self, argv: Sequence[str], spec: "SandboxSpec", *, stays: bool = False) -> list[str]:
+        """`argv` wrapped. `stays`, where it is `enterable`: it ends only when its stdin says how the guest ended."""
+        ...
 
 
 class SandboxUser(StrEnum):

@@ -29,13 +29,14 @@ from warpsmith.judge.runner.channel import (
     decode,
     encode,
 )
+from warpsmith.judge.runner.forkserver import fork_runner, runner_environment
 from warpsmith.sandbox.process import ProcessEnd, Tree
 from warpsmith.sim.page import Page
 from warpsmith.types import Device
 from warpsmith.types.protocols import Sandbox, SandboxSpec, SandboxUser
 
 START_TIMEOUT_S = 120.0
-KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "CUDA_HOME", "LD_LIBRARY_PATH")
+INSIDE = "warpsmith.judge.runner.inside"
 FAILURES = {
     "interface": WrongResultError,
     "output": WrongResultError,
@@ -54,7 +55,7 @@ class RunnerSpec:
     writable: Sequence[str] = ()
     environment: Sequence[tuple[str, str]] = ()
     user: SandboxUser = SandboxUser.OWN
-    module: str = "warpsmith.judge.runner.inside"
+    module: str = INSIDE
     launcher: Sequence[str] = ()
     """Words before the interpreter, inside the sandbox."""
 
@@ -76,34 +77,16 @@ class RunnerProcess:
     patience_s = math.inf
     """Seconds that its answers may take, all together: slow in every call, it would run the judge out of time."""
 
-    def __init__(self, spec: RunnerSpec, sandbox: Sandbox, cwd: Path):
+    def __init__(self, spec: RunnerSpec, sandbox: Sandbox, cwd: Path, forks: str = ""):
+        """`forks`: the address of a `ForkServer`, where there is one."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        python = [sys.executable, "-I", "-m", spec.module]
-        argv = [*spec.launcher, *python, str(theirs.fileno()), spec.device.value]
-        boundary = SandboxSpec(
-            cwd=str(cwd),
-            read_only=tuple(spec.read_only),
-            writable=tuple(spec.writable),
-            user=spec.user,
-            gpu=spec.device is Device.CUDA,
-        )
-        environment = {k: os.environ[k] for k in KEPT_ENVIRONMENT if k in os.environ}
-        # Its user may have no name, which libraries ask for.
-        environment |= {
-            "HOME": "/tmp",
-            "USER": "nobody",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            **dict(spec.environment),
-        }
         self.page = Page() if spec.device is Device.SIM else None
         self.name = spec.name
         self.device = spec.device
-        self._tree = Tree(
-            sandbox.command(argv, boundary), cwd=cwd, env=environment, pass_fds=(theirs.fileno(),)
-        )
-        theirs.close()
+        with theirs:
+            self._tree = _start(spec, sandbox, cwd, theirs, forks)
         self._channel = Channel(ours, spin=spec.device is Device.CUDA)
         self._device_request: Request | None = None
         self._ready = False
@@ -221,6 +204,27 @@ class RunnerProcess:
         killed = end is not None and end.signal == signal.SIGKILL
         kind = CandidateKilledError if killed else CandidateCrashedError
         return kind(f"{self.name} {how} before it completed{said}")
+
+
+def _start(spec: RunnerSpec, sandbox: Sandbox, cwd: Path, end: socket.socket, forks: str) -> Tree:
+    """Forked where that can be, else started, which takes seconds longer and comes to the same."""
+    boundary = SandboxSpec(
+        cwd=str(cwd),
+        read_only=tuple(spec.read_only),
+        writable=tuple(spec.writable),
+        user=spec.user,
+        gpu=spec.device is Device.CUDA,
+    )
+    environment = runner_environment() | dict(spec.environment)
+    # under a launcher it is another program that starts
+    if forks and sandbox.enterable and spec.module == INSIDE and not spec.launcher:
+        tree = fork_runner(
+            forks, sandbox, boundary, channel=end, device=spec.device.value, environment=environment
+        )
+        if tree is not None:
+            return tree
+    argv = [*spec.launcher, sys.executable, "-I", "-m", spec.module, str(end.fileno()), spec.device.value]
+    return Tree(sandbox.command(argv, boundary), cwd=cwd, env=environment, pass_fds=(end.fileno(),))
 
 
 @contextmanager

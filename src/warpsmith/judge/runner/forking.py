@@ -1,0 +1,124 @@
+"""The process that runners are forked from: `python -I -m warpsmith.judge.runner.forking CONTROL LISTENER`.
+
+It loads once what every runner loads, and never touches CUDA, which a fork could not use, nor computes: threads of a
+pool do not survive a fork. It is given nothing but names and descriptors, so that a runner inherits no secret. Each
+runner is forked into a sandbox that was made for it alone (`warpsmith.sandbox.entering`). Who wants one connects to
+the socket LISTENER and sends one message: JSON, the runner's end of its channel, and the other end of its sandbox's
+stdin.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import gc
+import importlib
+import json
+import os
+import random
+import select
+import signal
+import socket
+import sys
+import traceback
+
+from warpsmith.sandbox.entering import CannotEnterError, become, enter, find
+
+MODULES = ("warpsmith.judge.runner.inside", "warpsmith.sim.cuda_module", "torch.utils.cpp_extension")
+MAX_REQUEST = 1 << 16
+PATIENCE_S = 5.0
+_DEATH_SIGNAL, _SUBREAPER = 1, 36
+
+
+def main() -> None:
+    """Serves until CONTROL's other end is gone; never returns."""
+    if os.geteuid() != 0 and os.readlink("/proc/self/exe") == os.path.realpath(sys.executable):
+        _run_a_copy()
+    control, listener = (socket.socket(fileno=int(word)) for word in sys.argv[1:3])
+    libc = ctypes.CDLL(None)
+    libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    # who forks a runner ends at once: what it leaves is taken over and, since nobody asks for its status, gone
+    libc.prctl(_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for module in MODULES:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+    poller = select.poll()
+    poller.register(control, select.POLLIN | select.POLLHUP)
+    poller.register(listener, select.POLLIN)
+    while True:
+        ready = {fd for fd, _ in poller.poll()}
+        if control.fileno() in ready:
+            os._exit(0)
+        client, _ = listener.accept()
+        client.settimeout(PATIENCE_S)
+        # who connects and sends nothing, or ends meanwhile, wants nothing
+        with client, contextlib.suppress(OSError):
+            data, fds, _, _ = socket.recv_fds(client, MAX_REQUEST, 2)
+            if len(fds) == 2 and os.fork() == 0:
+                _runner(json.loads(data), channel=fds[0], sandbox=socket.socket(fileno=fds[1]))
+            for fd in fds:
+                os.close(fd)
+
+
+def _run_a_copy() -> None:
+    """Starts this program anew from a sealed copy of the interpreter in memory; never returns.
+
+    In a runner /proc/self/exe leads past the sandbox's mounts to the file that this process runs. Seen from outside a
+    plain user's runners are that user, whose file it is: they could write to it. Root's runners are somebody else.
+    """
+    copy = os.memfd_create("python", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+    with open(os.path.realpath(sys.executable), "rb") as file:
+        while part := file.read(1 << 20):
+            os.write(copy, part)
+    seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+    fcntl.fcntl(copy, fcntl.F_ADD_SEALS, seals)
+    module = "warpsmith.judge.runner.forking"
+    os.execve(f"/proc/self/fd/{copy}", [sys.executable, "-I", "-m", module, *sys.argv[1:]], os.environ)
+
+
+def _runner(request: dict, channel: int, sandbox: socket.socket) -> None:
+    """The runner's own process, from its entering the sandbox to its end; never returns."""
+    code = 1
+    try:
+        place = find(sandbox)
+        enter(place, sandbox)
+        os.setsid()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for fd, source in ((0, null), (1, place.output), (2, place.output)):
+            os.dup2(source, fd)
+        become(place)
+        os.closerange(3, channel)
+        os.closerange(channel + 1, 1 << 16)
+        code = _as_program(request, channel)
+    except CannotEnterError as error:
+        print(error, file=sys.stderr)
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+    except BaseException:  # noqa: BLE001  the process ends here, and says why
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _as_program(request: dict, channel: int) -> int:
+    """As if it had just been started with this environment."""
+    from warpsmith.judge.runner import inside
+
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    # what a process that starts draws for itself
+    random.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    sys.dont_write_bytecode = True
+    sys.argv = [inside.__file__, str(channel), request["device"]]
+    return inside.main()
+
+
+if __name__ == "__main__":
+    main()

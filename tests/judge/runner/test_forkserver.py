@@ -1,0 +1,241 @@
+"""Runners that are forked: they are what a started one is, and who forks them can go away at any moment."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.sandbox.plain_user import run_as_plain_user
+
+from warpsmith.errors import CandidateCrashedError, CandidateKilledError, InfrastructureError
+from warpsmith.judge.runner.forkserver import MODULE, ForkServer
+from warpsmith.judge.runner.process import RunnerProcess, RunnerSpec
+from warpsmith.sandbox import best_available, by_name, python_paths
+from warpsmith.types import Device
+
+DRAWING = """
+import os, random, signal, torch, numpy
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x
+
+def ended(number):
+    os.kill(os.getpid(), number)
+
+drawn = [random.random(), float(numpy.random.random())]
+seen = [os.environ.get("SECRET"), os.getcwd(), os.getuid(), sorted(os.listdir("/proc/self/fd"))]
+raise RuntimeError(repr([*drawn, *seen]))
+"""
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[ForkServer]:
+    if not best_available().enterable:
+        pytest.skip("no sandbox here can be entered")
+    with ForkServer() as server:
+        yield server
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tmp_path.chmod(0o755)
+    (tmp_path / "model_new.py").write_text(DRAWING)
+    return tmp_path
+
+
+@pytest.fixture
+def start(folder: Path) -> Iterator[Callable[[str], RunnerProcess]]:
+    """`start(address)` starts a runner on the simulator."""
+    made = []
+
+    def run(address: str) -> RunnerProcess:
+        spec = RunnerSpec("the candidate", Device.SIM, (*python_paths(), str(folder)))
+        made.append(RunnerProcess(spec, best_available(), folder, address))
+        return made[-1]
+
+    yield run
+    for runner in made:
+        runner.close()
+
+
+def guests(runner: RunnerProcess) -> list[psutil.Process]:
+    """The runner's Python processes, wherever they were forked."""
+    return [process for process in runner._tree._processes() if "python" in process.name()]
+
+
+def serving(server: ForkServer) -> psutil.Process:
+    """The process that forks."""
+    deadline = time.monotonic() + 60
+    while not (found := psutil.Process(server.pid).children()):
+        assert time.monotonic() < deadline
+    return found[0]
+
+
+def says(runner: RunnerProcess, folder: Path) -> list:
+    """What a submission in it saw."""
+    with pytest.raises(CandidateCrashedError) as told:
+        runner.ask("load", 20.0, folder=str(folder), kind="submission", seed=1, init="", state="")
+    text = str(told.value)
+    return json.loads(text[text.index("[") : text.rindex("]") + 1].replace("'", '"').replace("None", "null"))
+
+
+def test_a_submission_sees_in_a_forked_runner_what_it_sees_in_a_started_one(
+    start, forks, folder, monkeypatch
+):
+    monkeypatch.setenv("SECRET", "1")
+    (*_, secret, cwd, user, open_fds), (*_, started_cwd, started_user, started_fds) = (
+        says(start(address), folder) for address in (forks.address, "")
+    )
+    assert secret is None and cwd == started_cwd == str(folder)
+    assert len(open_fds) == len(started_fds)
+    assert (user == started_user) == (os.geteuid() != 0)
+
+
+def test_two_runners_draw_other_numbers(start, forks, folder):
+    first, second = (says(start(forks.address), folder)[:2] for _ in range(2))
+    assert not set(first) & set(second)
+
+
+def test_nothing_of_this_process_is_in_what_runners_are_forked_from(monkeypatch):
+    monkeypatch.setenv("SECRET", "of the judge")
+    with ForkServer() as server:
+        child = serving(server)
+        assert b"SECRET" not in Path(f"/proc/{child.pid}/environ").read_bytes()
+
+
+def test_a_paused_runner_stands_still_and_goes_on(start, forks):
+    runner = start(forks.address)
+    runner.await_ready()
+    runner.pause()
+    assert guests(runner)
+    assert all(process.status() == psutil.STATUS_STOPPED for process in guests(runner))
+    runner.resume()
+    assert not any(process.status() == psutil.STATUS_STOPPED for process in guests(runner))
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(signal.SIGSEGV, CandidateCrashedError), (signal.SIGKILL, CandidateKilledError)]
+)
+def test_how_it_ended_is_told(start, forks, number, kind):
+    runner = start(forks.address)
+    runner.await_ready()
+    found = guests(runner)
+    (child,) = [process for process in found if process.ppid() in {other.pid for other in found}]
+    child.send_signal(number)
+    with pytest.raises(kind, match=number.name):
+        runner.ask("null", 20.0)
+
+
+def test_a_closed_runner_is_gone(start, forks):
+    runner = start(forks.address)
+    runner.await_ready()
+    processes = guests(runner)
+    runner.close()
+    assert len(processes) == 2 and not any(process.is_running() for process in processes)
+
+
+def test_with_nobody_to_fork_it_a_runner_is_started(start, folder):
+    runner = start(str(folder / "nobody"))
+    runner.await_ready()
+    assert len(guests(runner)) == 1
+
+
+def test_a_killed_server_ends_its_runners_and_the_next_is_started(start):
+    with ForkServer() as server:
+        runner = start(server.address)
+        runner.await_ready()
+        serving(server).kill()
+        deadline = time.monotonic() + 20
+        with pytest.raises(CandidateCrashedError):
+            while time.monotonic() < deadline:
+                runner.ask("null", 20.0)
+        after = start(server.address)
+        after.await_ready()
+
+
+def test_a_server_that_ends_before_it_forks_is_nobodys_fault_but_the_machines(start):
+    with ForkServer() as server:
+        child = serving(server)
+        child.suspend()
+        runner = start(server.address)
+        child.kill()
+        with pytest.raises(InfrastructureError):
+            runner.await_ready()
+
+
+def test_who_connects_and_sends_nonsense_harms_nobody(start, forks):
+    import socket
+
+    for said in (b"", b"{}", b"\xff"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.connect(forks.address)
+            client.send(said)
+    runner = start(forks.address)
+    runner.await_ready()
+
+
+def test_it_ends_with_the_process_that_started_it(tmp_path):
+    code = f"""if True:
+        import os, psutil
+        from warpsmith.judge.runner.forkserver import ForkServer
+        server = ForkServer()
+        while not (children := psutil.Process(server.pid).children()):
+            pass
+        print(children[0].pid, flush=True)
+        os.kill(os.getpid(), {int(signal.SIGKILL)})
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    deadline = time.monotonic() + 20
+    while psutil.pid_exists(int(done.stdout)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a plain user")
+@pytest.mark.parametrize(("name", "forked"), [("namespaces", 2), ("bwrap", 0)])
+def test_a_plain_users_runner_does_not_run_the_users_own_file(name, forked):
+    """Through /proc/self/exe it could write to it, past the sandbox's mounts."""
+    if by_name(name).unavailable():
+        pytest.skip(f"{name} does not work here")
+    code = f"""if True:
+        import json, os, sys
+        from pathlib import Path
+        from warpsmith.judge.runner.forkserver import ForkServer
+        from warpsmith.judge.runner.process import RunnerProcess, RunnerSpec
+        from warpsmith.sandbox import by_name, python_paths
+        from warpsmith.types import Device
+        sandbox = by_name({name!r})
+        reason, found = sandbox.unavailable(), []
+        if reason is None:
+            with ForkServer() as server:
+                spec = RunnerSpec("it", Device.SIM, python_paths())
+                runner = RunnerProcess(spec, sandbox, Path("/tmp/w"), server.address)
+                runner.await_ready()
+                for process in runner._tree._processes():
+                    if process.cmdline()[3:4] == [{MODULE!r}]:
+                        exe = f"/proc/{{process.pid}}/exe"
+                        found.append([os.readlink(exe), os.access(exe, os.W_OK), str(process.uids().real)])
+                        try:
+                            open(exe, "r+b").write(b"x")
+                            found[-1].append("written")
+                        except OSError as error:
+                            found[-1].append(type(error).__name__)
+                runner.close()
+        print(json.dumps([reason, found]))
+    """
+    end = run_as_plain_user(code)
+    reason, found = json.loads(end.output.splitlines()[-1])
+    if reason is not None:
+        pytest.skip(reason)
+    # with its parent, which stays in the sandbox
+    assert len(found) == forked
+    for exe, _, user, outcome in found:
+        assert exe.startswith("/memfd:python") and user == "1"
+        assert outcome in ("PermissionError", "OSError")
