@@ -110,6 +110,25 @@ def test_nothing_of_this_process_is_in_what_runners_are_forked_from(monkeypatch)
         assert b"SECRET" not in Path(f"/proc/{child.pid}/environ").read_bytes()
 
 
+def test_what_it_loads_asks_cuda_nothing():
+    """Once PyTorch has so much as counted GPUs, no fork can use one. A build without CUDA lacks what counts."""
+    code = """if True:
+        import importlib, os, sys, torch
+        asked = []
+        torch._C._cuda_getDeviceCount = lambda: asked.append("counted") or 0
+        torch._C._cuda_init = lambda: asked.append("started")
+        torch.version.cuda, torch.cuda._is_compiled = "13.0", lambda: True
+        os.environ["CUDA_HOME"] = "/usr"
+        from warpsmith.judge.runner.forking import MODULES
+        for module in [*MODULES, *sys.argv[1:]]:
+            importlib.import_module(module)
+        print(asked)
+    """
+    for more, asked in (((), "[]"), (("torch.utils.cpp_extension",), "['counted']")):
+        done = subprocess.run([sys.executable, "-I", "-c", code, *more], capture_output=True, text=True)
+        assert done.stdout.splitlines()[-1:] == [asked], done.stderr
+
+
 def test_a_paused_runner_stands_still_and_goes_on(start, forks):
     runner = start(forks.address)
     runner.await_ready()
