@@ -8,15 +8,27 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.judge.samples import submission, task
+from tests.judge.samples import KERNEL, submission, task
 
 from warpsmith.compile import LocalCompiler
 from warpsmith.gpu.local import LocalPool
+from warpsmith.gpu.pool import WorkerPool
 from warpsmith.judge.service import LocalJudge
 from warpsmith.sandbox import best_available
 from warpsmith.sandbox.process import Tree
-from warpsmith.types import CompileResult, Device, Status, Submission, Target, Task, Verdict
-from warpsmith.types.protocols import JudgeSettings
+from warpsmith.types import (
+    CompileResult,
+    Device,
+    Job,
+    JobOutcome,
+    JobResult,
+    Status,
+    Submission,
+    Target,
+    Task,
+    Verdict,
+)
+from warpsmith.types.protocols import JudgeSettings, Standby
 
 
 @pytest.fixture(autouse=True)
@@ -125,3 +137,56 @@ def test_a_slow_compiler_holds_no_device(tmp_path: Path, caches: Path) -> None:
 
     verdict = judged(WaitingCompiler(caches, given_back), scratch, hold_s=0.2)
     assert verdict.status is Status.PASSED, verdict.detail
+
+
+class NotedStandby:
+    """A real one, whose results are kept."""
+
+    def __init__(self, standby: Standby, results: list[JobResult]):
+        self._standby, self._results = standby, results
+        self.alive, self.close = standby.alive, standby.close
+
+    def run(self, timeout_s: float) -> JobResult:
+        self._results.append(self._standby.run(timeout_s))
+        return self._results[-1]
+
+
+class NotingPool:
+    """A real pool that keeps how its jobs ended."""
+
+    def __init__(self, pool: WorkerPool):
+        self._pool = pool
+        self.results: list[JobResult] = []
+
+    def standby(self, job: Job) -> NotedStandby:
+        return NotedStandby(self._pool.standby(job), self.results)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "status"),
+    [(KERNEL, Status.PASSED), ("nonsense", Status.COMPILE_FAILED)],
+    ids=lambda it: str(it)[:8],
+)
+def test_a_referee_with_nothing_left_to_do_ends_by_itself(
+    tmp_path: Path, caches: Path, pool: WorkerPool, kernel: str, status: Status
+) -> None:
+    """One that is killed makes a pool test the device and load a fresh worker."""
+    noting = NotingPool(pool)
+
+    def leased() -> None:
+        deadline = time.monotonic() + 60
+        # a compiler is at work when the referee has its device
+        while not list(scratch.glob("*/go.json")):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    scratch = Path(tempfile.mkdtemp(dir=tmp_path))
+    judge = LocalJudge(
+        noting, WaitingCompiler(caches, leased), best_available(), ahead=True, scratch=scratch, hold_s=60
+    )
+    for _ in range(3):
+        assert (
+            judge.judge(task(), submission(kernel=kernel), JudgeSettings(device=Device.SIM)).status is status
+        )
+    judge.close()
+    assert [result.outcome for result in noting.results] == 3 * [JobOutcome.COMPLETED]

@@ -5,6 +5,7 @@ job/            closed to the candidate
   task.py       the reference
   built         made when candidate/ is complete: compiling and checking the task go on side by side; holds the
                 names of the kernels that were compiled
+  abandoned     made instead where nothing will be judged: the submission does not build, or too slowly
   in_task       names the step of the task's own code that runs now, empty between
   reports/      what the candidate's instrument said, if it has one
   verdict.json  written by the referee, last, after every runner is gone
@@ -71,6 +72,7 @@ class JobFolder:
         self.verdict = root / "verdict.json"
         self.progress = root / "progress"
         self.built = root / "built"
+        self.abandoned = root / "abandoned"
         self.reports = root / "reports"
         self.candidate = root / "candidate"
         self.share = root / "share"

@@ -12,6 +12,7 @@ from warpsmith.errors import (
     CandidateCrashedError,
     CandidateTimedOutError,
     CheatingError,
+    InfrastructureError,
     SubmissionUnsupportedError,
     TaskRefusedError,
     TaskUnsupportedError,
@@ -97,9 +98,14 @@ class Session:
         )  # fmt: skip
 
     def await_build(self) -> None:
-        """Wait until the submission is laid out: it is compiled meanwhile. Who compiles it sets the time limit."""
+        """Wait until the submission is laid out: it is compiled meanwhile. Who compiles it sets the time limit.
+
+        Raises InfrastructureError, which nobody reads, where there will be none.
+        """
         self._enter(Phase.COMPILE, "compiling")
         while not self.folder.built.exists():
+            if self.folder.abandoned.exists():
+                raise InfrastructureError("there is no submission to judge")
             time.sleep(BUILD_POLL_S)
         self.findings.ran.own = self.folder.own_kernels()
 

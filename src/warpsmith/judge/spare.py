@@ -1,11 +1,13 @@
 """Processes started ahead of a judgement, in the folder that they will judge in."""
 
+import contextlib
 import json
 import shutil
 import threading
 from pathlib import Path
 
 from warpsmith.errors import InfrastructureError
+from warpsmith.gpu.go import GO
 from warpsmith.judge import task_mark
 from warpsmith.judge.job import ENTRY, Instrument, JobFolder, RefereeJob, RefereeSetup
 from warpsmith.sandbox import python_paths
@@ -16,6 +18,8 @@ from warpsmith.types import CompileResult, Device, Job, JobResult, Submission, T
 from warpsmith.types.protocols import GpuPool, JudgeSettings, Sandbox
 
 VERDICT_POLL_S = 0.002
+END_S = 5.0
+"""How long a referee may take to end, checking a task or letting go of a GPU, before it is killed."""
 
 
 def referee_setup(
@@ -69,6 +73,7 @@ class Spare:
         self._thread: threading.Thread | None = None
         self._result: JobResult | None = None
         self._error: InfrastructureError | None = None
+        self._delivered = False
 
     def fits(self, device: Device) -> bool:
         """True where it waits for a job on `device`."""
@@ -108,6 +113,7 @@ class Spare:
             shutil.copytree(built.build_dir, self.folder.candidate, dirs_exist_ok=True)
             _open_to_others(self.folder.candidate)
             write_atomic(self.folder.built, json.dumps([kernel.kernel for kernel in built.kernels]))
+            self._delivered = True
         except OSError as error:
             raise refused("lay out a judgement in", self.folder.root, error) from error
 
@@ -131,10 +137,22 @@ class Spare:
     def close(self) -> None:
         """End the processes and remove the folder; may be called again."""
         self.closed = True
+        self._let_end()
         self._standby.close()
         if self._thread is not None:
             self._thread.join()
         self._scratch.remove()
+
+    def _let_end(self) -> None:
+        """A referee that has nothing left to do ends by itself. Killed, it would be one that may have left its device
+        in disorder: the pool then tests it, for seconds, and loads a fresh worker."""
+        if self._thread is None or not (self.folder.root / GO).exists():
+            return
+        if not self._delivered:
+            with contextlib.suppress(OSError):
+                self.folder.abandoned.touch()
+        if not self._delivered or self.folder.verdict.exists():
+            self._thread.join(END_S)
 
     def _work(self, timeout_s: float) -> None:
         try:
