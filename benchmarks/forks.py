@@ -83,8 +83,8 @@ def main() -> None:
     rows: dict[str, list[dict[str, float]]] = {"forked": [], "started": []}
     with closing(WorkerPool(lambda: WarmWorker(Tree, WARM[:1]), sim_jobs=1)) as pool, ForkServer() as forks:
         judges = {
-            kind: LocalJudge(pool, LocalCompiler(), best_available(), arch=arch, ahead=True, forks=address)
-            for kind, address in (("forked", forks.address), ("started", ""))
+            kind: LocalJudge(pool, LocalCompiler(), best_available(), arch=arch, ahead=True, forks=given)
+            for kind, given in (("forked", forks), ("started", None))
         }
         for block in range(-(-args.judgements // BLOCK)):
             for kind, judge in judges.items():

@@ -41,9 +41,7 @@ def local_judge(caches: Path, pool: WorkerPool, forks: ForkServer) -> Iterator[L
     """One judge, so that each judgement finds its processes started."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WARPSMITH_CACHE", str(caches))
-        local = LocalJudge(
-            pool, LocalCompiler(caches / "compile"), best_available(), ahead=True, forks=forks.address
-        )
+        local = LocalJudge(pool, LocalCompiler(caches / "compile"), best_available(), ahead=True, forks=forks)
         with closing(local):
             yield local
 

@@ -15,6 +15,7 @@ from warpsmith.compile import LocalCompiler
 from warpsmith.gpu.pool import WorkerPool
 from warpsmith.gpu.warm import WarmWorker
 from warpsmith.judge.repeating import RepeatingJudge
+from warpsmith.judge.runner.forkserver import ForkServer
 from warpsmith.judge.service import LocalJudge
 from warpsmith.recipes.fleet import WARM
 from warpsmith.sandbox import best_available
@@ -31,8 +32,13 @@ FAULT_OF = {
     "referee": {Status.INFRASTRUCTURE, Status.UNSUPPORTED},
     # before it was given anything it is nobody's fault
     "candidate": {Status.INFRASTRUCTURE, Status.CRASHED},
+    "forks": {Status.INFRASTRUCTURE, Status.CRASHED},
 }
 ROLES = tuple(FAULT_OF)
+WORKERS = ("worker", "worker", "keeper", "referee", "candidate")
+"""Supervisor and worker, then a keeper, then its job, the referee; what that starts is the candidate's."""
+FORKS = ("forks", "forks", "candidate")
+"""Supervisor and server; what that forks is the candidate's."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,7 @@ class Ground:
     asking: RepeatingJudge
     """The same judge, asked again after what is nobody's fault."""
     workers: list[WarmWorker]
+    forks: ForkServer
     scratch: Path
     ever: dict[int, float] = field(default_factory=dict)
     """Process numbers and when each began."""
@@ -71,7 +78,9 @@ class Ground:
         found: dict[psutil.Process, str] = {}
         for worker in self.workers:
             with contextlib.suppress(psutil.NoSuchProcess):
-                found |= _by_role(psutil.Process(worker.pid), 0)
+                found |= _by_role(psutil.Process(worker.pid), WORKERS)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found |= _by_role(psutil.Process(self.forks.pid), FORKS)
         for process in found:
             with contextlib.suppress(psutil.NoSuchProcess):
                 self.ever[process.pid] = process.create_time()
@@ -116,13 +125,12 @@ class Ground:
                 hit.append(chosen[1])
 
 
-def _by_role(process: psutil.Process, depth: int) -> dict[psutil.Process, str]:
-    """Supervisor and worker, then a keeper, then its job, the referee; what that starts is the candidate's."""
-    role = ("worker", "worker", "keeper", "referee", "candidate")[min(depth, 4)]
-    found = {process: role}
+def _by_role(process: psutil.Process, roles: tuple[str, ...]) -> dict[psutil.Process, str]:
+    """The process and what is below it: one role a generation, the last for all that follow."""
+    found = {process: roles[0]}
     with contextlib.suppress(psutil.NoSuchProcess):
         for child in process.children():
-            found |= _by_role(child, depth + 1)
+            found |= _by_role(child, roles[1:] or roles)
     return found
 
 
@@ -138,6 +146,7 @@ def ground(scratch: Path, caches: Path) -> Iterator[Ground]:
     with ExitStack() as stack:
         pool = stack.enter_context(closing(WorkerPool(start, sim_jobs=1)))
         compiler = LocalCompiler(caches / "compile")
-        judge = LocalJudge(pool, compiler, best_available(), ahead=True, scratch=scratch)
+        forks = stack.enter_context(ForkServer())
+        judge = LocalJudge(pool, compiler, best_available(), ahead=True, scratch=scratch, forks=forks)
         stack.enter_context(closing(judge))
-        yield Ground(judge, RepeatingJudge(judge, pool.renew), workers, scratch)
+        yield Ground(judge, RepeatingJudge(judge, pool.renew), workers, forks, scratch)

@@ -177,9 +177,7 @@ def _lasting_judge(
     from warpsmith.sandbox.process import Tree
 
     workers, forks = WorkerPool(lambda: WarmWorker(Tree, WARM[:1]), sim_jobs=1), ForkServer()
-    judge = LocalJudge(
-        workers, compiler, sandbox, arch=arch, ahead=True, progress=progress, forks=forks.address
-    )
+    judge = LocalJudge(workers, compiler, sandbox, arch=arch, ahead=True, progress=progress, forks=forks)
     for ends in (forks.close, workers.close):
         # the last that was asked for is the first done
         weakref.finalize(judge, ends)

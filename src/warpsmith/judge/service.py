@@ -15,6 +15,7 @@ from warpsmith.errors import InfrastructureError, TaskRefusedError, WarpsmithErr
 from warpsmith.judge import task_mark
 from warpsmith.judge.instruments import watched as instruments
 from warpsmith.judge.job import Instrument, JobFolder
+from warpsmith.judge.runner.forkserver import ForkServer
 from warpsmith.judge.spare import Spare
 from warpsmith.judge.verdict import COMPILE_STATUS, failed
 from warpsmith.store.files import disk_full, refused
@@ -46,8 +47,8 @@ class LocalJudge:
     task meanwhile; where compiling takes more than `hold_s` seconds the GPU is given back until it has ended. With
     `ahead`, the next judgement's processes start as soon as one has ended. `progress` is told each phase as it
     begins. `scratch` is where job folders are laid, the system's temporary folder by default. `close` ends what was
-    started ahead; so does the end of this process. `instrument` watches the candidate. `forks`: the address of a
-    `ForkServer`, from which its runners are forked.
+    started ahead; so does the end of this process. `instrument` watches the candidate. `forks`: what its
+    runners are forked from; without it every one is started anew.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class LocalJudge:
         scratch: Path | None = None,
         progress: Progress | None = None,
         instrument: Instrument = Instrument.NONE,
-        forks: str = "",
+        forks: ForkServer | None = None,
     ):
         self._pool, self._compiler, self._sandbox = pool, compiler, sandbox
         self._arch = arch
@@ -82,7 +83,12 @@ class LocalJudge:
             self.close()
         if self._spare is None:
             self._spare = Spare(
-                self._pool, self._sandbox, device, self._scratch, self._instrument, self._forks
+                self._pool,
+                self._sandbox,
+                device,
+                self._scratch,
+                self._instrument,
+                self._forks.address() if self._forks else "",
             )
 
     def judge(self, task: Task, submission: Submission, settings: JudgeSettings) -> Verdict:

@@ -82,7 +82,7 @@ class LocalFleet:
         from warpsmith.judge.repeating import RepeatingJudge
         from warpsmith.judge.service import LocalJudge
 
-        made = {"arch": self._target.arch, "forks": self._forks.address}
+        made = {"arch": self._target.arch, "forks": self._forks}
         judge = LocalJudge(self.pool, self._compiler, self._sandbox, **made, ahead=True)
         self._judges.append(judge)
         plain = LocalJudge(self.pool, self._compiler, self._sandbox, **made)

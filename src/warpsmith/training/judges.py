@@ -91,7 +91,7 @@ def _local(spec: JudgeSpec) -> Workbench:
     forks = ForkServer()
 
     def one() -> Judge:
-        judge = LocalJudge(pool, compiler, sandbox, arch=spec.arch, forks=forks.address)
+        judge = LocalJudge(pool, compiler, sandbox, arch=spec.arch, forks=forks)
         return RepeatingJudge(judge, pool.renew)
 
     def close() -> None:

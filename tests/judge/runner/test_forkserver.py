@@ -91,7 +91,7 @@ def test_a_submission_sees_in_a_forked_runner_what_it_sees_in_a_started_one(
 ):
     monkeypatch.setenv("SECRET", "1")
     (*_, secret, cwd, user, open_fds), (*_, started_cwd, started_user, started_fds) = (
-        says(start(address), folder) for address in (forks.address, "")
+        says(start(address), folder) for address in (forks.address(), "")
     )
     assert secret is None and cwd == started_cwd == str(folder)
     assert len(open_fds) == len(started_fds)
@@ -99,7 +99,7 @@ def test_a_submission_sees_in_a_forked_runner_what_it_sees_in_a_started_one(
 
 
 def test_two_runners_draw_other_numbers(start, forks, folder):
-    first, second = (says(start(forks.address), folder)[:2] for _ in range(2))
+    first, second = (says(start(forks.address()), folder)[:2] for _ in range(2))
     assert not set(first) & set(second)
 
 
@@ -130,7 +130,7 @@ def test_what_it_loads_asks_cuda_nothing():
 
 
 def test_a_paused_runner_stands_still_and_goes_on(start, forks):
-    runner = start(forks.address)
+    runner = start(forks.address())
     runner.await_ready()
     runner.pause()
     assert guests(runner)
@@ -143,7 +143,7 @@ def test_a_paused_runner_stands_still_and_goes_on(start, forks):
     ("number", "kind"), [(signal.SIGSEGV, CandidateCrashedError), (signal.SIGKILL, CandidateKilledError)]
 )
 def test_how_it_ended_is_told(start, forks, number, kind):
-    runner = start(forks.address)
+    runner = start(forks.address())
     runner.await_ready()
     found = guests(runner)
     (child,) = [process for process in found if process.ppid() in {other.pid for other in found}]
@@ -153,7 +153,7 @@ def test_how_it_ended_is_told(start, forks, number, kind):
 
 
 def test_a_closed_runner_is_gone(start, forks):
-    runner = start(forks.address)
+    runner = start(forks.address())
     runner.await_ready()
     processes = guests(runner)
     runner.close()
@@ -166,24 +166,25 @@ def test_with_nobody_to_fork_it_a_runner_is_started(start, folder):
     assert len(guests(runner)) == 1
 
 
-def test_a_killed_server_ends_its_runners_and_the_next_is_started(start):
+def test_a_killed_server_ends_its_runners_and_is_started_again(start):
     with ForkServer() as server:
-        runner = start(server.address)
+        runner = start(server.address())
         runner.await_ready()
         serving(server).kill()
         deadline = time.monotonic() + 20
         with pytest.raises(CandidateCrashedError):
             while time.monotonic() < deadline:
                 runner.ask("null", 20.0)
-        after = start(server.address)
+        after = start(server.address())
         after.await_ready()
+        assert len(guests(after)) == 2
 
 
 def test_a_server_that_ends_before_it_forks_is_nobodys_fault_but_the_machines(start):
     with ForkServer() as server:
         child = serving(server)
         child.suspend()
-        runner = start(server.address)
+        runner = start(server.address())
         child.kill()
         with pytest.raises(InfrastructureError):
             runner.await_ready()
@@ -194,9 +195,9 @@ def test_who_connects_and_sends_nonsense_harms_nobody(start, forks):
 
     for said in (b"", b"{}", b"\xff"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-            client.connect(forks.address)
+            client.connect(forks.address())
             client.send(said)
-    runner = start(forks.address)
+    runner = start(forks.address())
     runner.await_ready()
 
 
@@ -235,7 +236,7 @@ def test_a_plain_users_runner_does_not_run_the_users_own_file(name, forked):
         if reason is None:
             with ForkServer() as server:
                 spec = RunnerSpec("it", Device.SIM, python_paths())
-                runner = RunnerProcess(spec, sandbox, Path("/tmp/w"), server.address)
+                runner = RunnerProcess(spec, sandbox, Path("/tmp/w"), server.address())
                 runner.await_ready()
                 for process in runner._tree._processes():
                     if process.cmdline()[3:4] == [{MODULE!r}]:

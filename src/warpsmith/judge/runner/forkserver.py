@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -29,19 +30,35 @@ def runner_environment() -> dict[str, str]:
 class ForkServer:
     """The process and its socket; `close`, or leaving the `with` block, ends both and every runner forked from it.
 
-    Raises InfrastructureError where no process can be started.
+    Its methods may be called from any thread. Raises InfrastructureError where no process can be started.
     """
 
     def __init__(self, scratch: Path | None = None):
         self._folder = ScratchFolder("warpsmith-forks-", scratch)
-        self.address = str(self._folder.path / "socket")
+        self._one = threading.Lock()
+        self._tree = self._start()
+
+    def address(self) -> str:
+        """Where it is asked; one that has ended is started again."""
+        with self._one:
+            if self._tree.poll() is not None:
+                self._control.close()
+                self._tree = self._start()
+        return str(self._socket)
+
+    @property
+    def _socket(self) -> Path:
+        return self._folder.path / "socket"
+
+    def _start(self) -> Tree:
         self._control, theirs = socket.socketpair()
         with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-            listener.bind(self.address)
+            self._socket.unlink(missing_ok=True)
+            listener.bind(str(self._socket))
             listener.listen(WAITING)
             fds = (theirs.fileno(), listener.fileno())
             argv = [sys.executable, "-I", "-m", MODULE, *map(str, fds)]
-            self._tree = Tree(argv, cwd="/", env=runner_environment(), pass_fds=fds)
+            return Tree(argv, cwd="/", env=runner_environment(), pass_fds=fds)
 
     @property
     def pid(self) -> int:
