@@ -11,7 +11,7 @@ from warpsmith.gpu.leases import lease_gpu
 from warpsmith.gpu.local import visible_gpus
 from warpsmith.store.record_log import RecordLog
 from warpsmith.synthesis.filter_workers import GpuTurns, Until, WorkerProcess, rows_of
-from warpsmith.synthesis.records import FILTER_VERSION, ComposedTask, FilterRow, Reject
+from warpsmith.synthesis.records import FILTER_VERSIONS, ComposedTask, FilterRow, Reject
 from warpsmith.synthesis.turns import UntilWanted
 from warpsmith.types import Device
 
@@ -33,7 +33,11 @@ class FilterLog(RecordLog[FilterRow]):
     def find(self, task: ComposedTask, device: Device) -> FilterRow | None:
         """The row of the gates as they are now; one that was lost answers nothing."""
         row = self.get(f"{task.task_hash} {device}")
-        if row is None or row.filter_version != FILTER_VERSION or Reject.INFRASTRUCTURE in row.rejects:
+        if (
+            row is None
+            or row.filter_version != FILTER_VERSIONS[device]
+            or Reject.INFRASTRUCTURE in row.rejects
+        ):
             return None
         return row
 
