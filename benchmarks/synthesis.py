@@ -191,7 +191,10 @@ def solve(folder: Path, count: int, rows: dict, budget_s: float) -> None:
     settings = JudgeSettings(device=Device.SIM, rules=Rules.PRACTICAL)
     bench = wiring.bench(Device.SIM, lambda phase, text: None, ahead=True)
     with contextlib.closing(bench.judge), tempfile.TemporaryDirectory() as runs:
-        for task in _easy(folder):
+        easy = _easy(folder)
+        for name in rows.keys() - {task.name for task in easy}:
+            del rows[name]  # the gates refuse it by now
+        for task in easy:
             if outline(rows)["solved"] >= count or time.monotonic() - begun > budget_s:
                 return
             if task.name in rows:
@@ -212,9 +215,10 @@ def solve(folder: Path, count: int, rows: dict, budget_s: float) -> None:
 
 
 def _easy(folder: Path) -> list[ComposedTask]:
-    said = _rows(folder, Device.SIM)
+    said, on_gpu = _rows(folder, Device.SIM), _rows(folder, Device.CUDA)
+    refused = {name for rows in (said, on_gpu) for name, row in rows.items() if row.rejects}
     tasks = read_tasks([folder / f"{name}.jsonl" for name in reversed(MIXES)])
-    return [t for t in tasks if t.task_hash in said and not said[t.task_hash].rejects
+    return [t for t in tasks if t.task_hash in said.keys() - refused
             and band_of(len(t.ops), t.cost) in (Band.EASY, Band.MEDIUM)]  # fmt: skip
 
 
