@@ -78,9 +78,42 @@ def funnels(folder: Path) -> dict:
             "passed_by_band": {band.value: bands[band] for band in Band},
             "operators_used": len({op for t in passed for op in t.ops}),
         }
-        if measured := [on_gpu[t.task_hash] for t in tasks if t.task_hash in on_gpu]:
-            found[name]["gpu"] = {"checked": len(measured), "funnel": funnel(measured)}
+        if measured := [(t, on_gpu[t.task_hash]) for t in tasks if t.task_hash in on_gpu]:
+            found[name]["gpu"] = _measured(measured)
+    if calls := [json.loads(path.read_text()) for path in sorted(folder.glob("gpu/call*.json"))]:
+        found["gpu_calls"] = calls
     return found
+
+
+def _measured(pairs: list[tuple[ComposedTask, FilterRow]]) -> dict:
+    """What a GPU said of tasks that had passed on the CPU, beside the estimates."""
+    timed = [(t, t.cost, row.times) for t, row in pairs if row.times and row.times.fusion_gain and t.cost]
+    said = [
+        (band_of(len(t.ops), cost), band_of(len(t.ops), cost, fusion_gain=times.fusion_gain))
+        for t, cost, times in timed
+    ]
+    after = Counter(band for _, band in said)
+    return {
+        "checked": len(pairs),
+        "funnel": funnel([row for _, row in pairs]),
+        "rejected": {t.name: [list(t.ops), row.detail] for t, row in pairs if row.rejects},
+        "on": sorted({f"{times.gpu}, torch {times.torch}" for _, _, times in timed}),
+        "eager_ms": _spread([times.eager_ms for _, _, times in timed]),
+        "fusion_gain": _spread([times.fusion_gain for _, _, times in timed]),
+        "eager_over_estimate": _spread([times.eager_ms / cost.eager_ms for _, cost, times in timed]),
+        "eager_over_floor": _spread([times.eager_ms / cost.floor_ms for _, cost, times in timed]),
+        "compile_over_floor": _spread([times.compile_ms / cost.floor_ms for _, cost, times in timed]),
+        "estimate_within_2x": sum(0.5 <= times.eager_ms / cost.eager_ms <= 2 for _, cost, times in timed),
+        "by_band": {band.value: after[band] for band in Band},
+        "band_as_estimated": sum(before is now for before, now in said),
+    }
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    """Least, deciles and quartiles, greatest, by nearest rank."""
+    held = sorted(values)
+    places = {"min": 0, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "max": 1}
+    return {name: round(held[round(share * (len(held) - 1))], 3) for name, share in places.items()}
 
 
 def _rows(folder: Path, device: Device) -> dict[str, FilterRow]:
@@ -158,7 +191,10 @@ def solve(folder: Path, count: int, rows: dict, budget_s: float) -> None:
     settings = JudgeSettings(device=Device.SIM, rules=Rules.PRACTICAL)
     bench = wiring.bench(Device.SIM, lambda phase, text: None, ahead=True)
     with contextlib.closing(bench.judge), tempfile.TemporaryDirectory() as runs:
-        for task in _easy(folder):
+        easy = _easy(folder)
+        for name in rows.keys() - {task.name for task in easy}:
+            del rows[name]  # the gates refuse it by now
+        for task in easy:
             if outline(rows)["solved"] >= count or time.monotonic() - begun > budget_s:
                 return
             if task.name in rows:
@@ -179,9 +215,10 @@ def solve(folder: Path, count: int, rows: dict, budget_s: float) -> None:
 
 
 def _easy(folder: Path) -> list[ComposedTask]:
-    said = _rows(folder, Device.SIM)
+    said, on_gpu = _rows(folder, Device.SIM), _rows(folder, Device.CUDA)
+    refused = {name for rows in (said, on_gpu) for name, row in rows.items() if row.rejects}
     tasks = read_tasks([folder / f"{name}.jsonl" for name in reversed(MIXES)])
-    return [t for t in tasks if t.task_hash in said and not said[t.task_hash].rejects
+    return [t for t in tasks if t.task_hash in said.keys() - refused
             and band_of(len(t.ops), t.cost) in (Band.EASY, Band.MEDIUM)]  # fmt: skip
 
 

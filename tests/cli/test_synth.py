@@ -32,6 +32,7 @@ def test_from_a_catalogue_to_tasks(folder, capsys):
     assert run(["synth", "filter", "t.jsonl", "--device", "sim", "--json"]) == PASSED
     counts = said(capsys)
     passed = counts["funnel"]["passed"]
+    assert counts["check_s"] > 0 and counts["wall_s"] > 0
     assert counts["left"] == 0 and sum(counts["funnel"].values()) == 6 and passed >= 3
     assert run(["synth", "write", "t.jsonl", "--out", "set", "--json"]) == PASSED
     summary = said(capsys)

@@ -11,6 +11,7 @@ from warpsmith.synthesis.bands import band_of, read_pass_rates
 from warpsmith.synthesis.card import card
 from warpsmith.synthesis.dataset import VALIDATION_SHARE, read_set, row_of, split_of, write_parquet
 from warpsmith.synthesis.records import Band, FilterRow, GpuTimes, Split
+from warpsmith.tasks import synthesized
 from warpsmith.types import Device, TaskSource, sha256_hex
 
 TIMES = GpuTimes(gpu="NVIDIA H200", torch="2.13.0", eager_ms=6.0, compile_ms=2.0, peak_bytes=1 << 33)
@@ -110,12 +111,20 @@ def test_the_set_is_a_source_of_tasks(tmp_path):
 def test_a_published_set_of_three_columns_is_read_too(tmp_path):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "published.parquet"
-    rows = [{"ops": "['torch.exp']", "data_source": "torch#1", "code": written("return torch.exp(x)").code}]
+    code = written("return torch.exp(x)").code
+    sources = ("torch#1", "torch#2", "torch#5", "transformers")
+    rows = [{"ops": "['torch.exp']", "data_source": source, "code": code} for source in sources]
     parquet.write_table(arrow.Table.from_pylist(rows), path)
-    task = tasks.load(f"synth:{path}")
+    task = tasks.load_all(f"synth:{path}")[0]
     assert (task.source, task.name) == (TaskSource.OPS6K, "torch#1_1")
-    with pytest.raises(TaskUnreadableError, match="no column band"):
-        tasks.load_all(f"synth:{path}#band=easy")
+    by_band = {
+        band.value: [found.problem_id for found in tasks.load_all(f"synth:{path}#band={band}")]
+        for band in (Band.EASY, Band.MEDIUM, Band.EXPERT)
+    }
+    assert by_band == {"easy": [1, 4], "medium": [2], "expert": [3]}
+    assert synthesized.BANDS == tuple(band_of(count).value for count in (1, 2, 3, 4)) == tuple(Band)
+    with pytest.raises(TaskUnreadableError, match="no column split"):
+        tasks.load_all(f"synth:{path}#split=train")
     (tmp_path / "no.parquet").write_bytes(b"nothing")
     with pytest.raises(TaskUnreadableError, match="as parquet"):
         tasks.load_all(f"synth:{tmp_path / 'no.parquet'}")

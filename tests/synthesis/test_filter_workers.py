@@ -13,7 +13,7 @@ from warpsmith.synthesis.asked_turns import AskedTurns
 from warpsmith.synthesis.filter_workers import WorkerProcess, rows_of
 from warpsmith.synthesis.filtering import FilterLog, filter_tasks
 from warpsmith.synthesis.records import Reject
-from warpsmith.synthesis.turns import ALONE, SHARED, GpuTurns, Until
+from warpsmith.synthesis.turns import ALONE, SHARED, GpuTurns, Until, UntilWanted
 from warpsmith.types import Device
 
 SCRIPT = Path(__file__).with_name("turning_worker.py")
@@ -64,6 +64,17 @@ def test_time_that_is_up_says_nothing_of_a_task(tmp_path):
     assert next(rows).task_hash == numbered(0).task_hash
     until.stop()
     assert list(rows) == []
+
+
+def test_time_is_kept_back_only_for_who_wants_it():
+    whole, first = Until(), Until(0.0)
+    company = UntilWanted(whole, first)
+    assert company.left_s() == float("inf")
+    company.want()
+    assert company.left_s() == 0.0
+    ended, stopped = UntilWanted(first, whole), UntilWanted(whole, whole)
+    stopped.stop()
+    assert ended.left_s() == 0.0 == stopped.left_s() and whole.left_s() > 0.0
 
 
 def test_processes_that_do_not_start_are_the_machines_fault():

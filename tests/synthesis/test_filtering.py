@@ -7,7 +7,7 @@ from tests.synthesis.small import written
 from warpsmith.synthesis import filter_workers
 from warpsmith.synthesis.filter_workers import WorkerProcess
 from warpsmith.synthesis.filtering import FilterLog, filter_tasks, funnel
-from warpsmith.synthesis.records import FILTER_VERSION, FilterRow, Reject
+from warpsmith.synthesis.records import FILTER_VERSIONS, FilterRow, Reject
 from warpsmith.types import Device
 
 GOOD = written("return torch.exp(x)")
@@ -30,15 +30,19 @@ def test_tasks_are_judged_by_one_process_and_the_log_answers_the_next_call(tmp_p
 
 def test_a_budget_stops_before_what_is_not_known(tmp_path):
     with FilterLog(tmp_path / "filter.jsonl") as log:
-        log.append(FilterRow(task_hash=GOOD.task_hash, device=Device.SIM, filter_version=FILTER_VERSION))
+        log.append(
+            FilterRow(task_hash=GOOD.task_hash, device=Device.SIM, filter_version=FILTER_VERSIONS[Device.SIM])
+        )
         rows = filter_tasks([GOOD, OTHER], log, Device.SIM, budget_s=0.0)
         assert [row.task_hash for row in rows] == [GOOD.task_hash]
 
 
 def test_rows_of_older_gates_and_lost_ones_answer_nothing(tmp_path):
     with FilterLog(tmp_path / "filter.jsonl") as log:
-        old = FilterRow(task_hash=GOOD.task_hash, device=Device.SIM, filter_version=FILTER_VERSION - 1)
-        lost = FilterRow(task_hash=OTHER.task_hash, device=Device.SIM, filter_version=FILTER_VERSION,
+        old = FilterRow(
+            task_hash=GOOD.task_hash, device=Device.SIM, filter_version=FILTER_VERSIONS[Device.SIM] - 1
+        )
+        lost = FilterRow(task_hash=OTHER.task_hash, device=Device.SIM, filter_version=FILTER_VERSIONS[Device.SIM],
                          rejects=(Reject.INFRASTRUCTURE,))  # fmt: skip
         log.append(old)
         log.append(lost)

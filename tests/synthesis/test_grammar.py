@@ -80,6 +80,14 @@ def test_a_graded_mix_draws_every_band():
     assert set(bands) == set(Band)
 
 
+def test_a_mix_asks_for_headroom():
+    def least(headroom: float) -> float:
+        composer = GrammarComposer(small_catalogue(), MIX.model_copy(update={"headroom": headroom}), seed=3)
+        return min(composer.compose(index).cost.headroom for index in range(12))
+
+    assert least(1.0) < 3.0 <= least(3.0)
+
+
 @pytest.mark.parametrize(
     ("text", "problem"), [("name = 3", "no mix"), ("name = 'x'\nunknown = 1\n[operators]\n1 = 1.0", "no mix")]
 )
@@ -88,9 +96,9 @@ def test_a_mix_of_ones_own(tmp_path, text, problem):
     with pytest.raises(UsageError, match=problem):
         load_mix(str(tmp_path / "bad.toml"))
     (tmp_path / "own.toml").write_text(
-        'name = "own"\neager_ms = [2.0, 20.0]\n[operators]\n2 = 1.0\n[families]\nconv = 0.0\n'
+        'name = "own"\ndrawn_ms = [2.0, 20.0]\n[operators]\n2 = 1.0\n[families]\nconv = 0.0\n'
     )
     mix = load_mix(str(tmp_path / "own.toml"))
-    assert mix.operators == {2: 1.0} and mix.eager_ms == (2.0, 20.0)
+    assert mix.operators == {2: 1.0} and mix.drawn_ms == (2.0, 20.0)
     with pytest.raises(UsageError, match="no mix 'nothing'"):
         load_mix("nothing")

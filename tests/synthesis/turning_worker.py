@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from warpsmith.synthesis.records import FILTER_VERSION, ComposedTask, FilterRow, Reject
+from warpsmith.synthesis.records import FILTER_VERSIONS, ComposedTask, FilterRow, Reject
 from warpsmith.synthesis.turns import ALONE, OVER, SHARED
 from warpsmith.types import Device
 
@@ -42,7 +42,10 @@ def main() -> None:
             (folder / "seen-large").touch()
             rejects = (Reject.OUTSIDE_MEMORY,)
         row = FilterRow(
-            task_hash=task.task_hash, device=Device.SIM, filter_version=FILTER_VERSION, rejects=rejects
+            task_hash=task.task_hash,
+            device=Device.SIM,
+            filter_version=FILTER_VERSIONS[Device.SIM],
+            rejects=rejects,
         )
         print(row.model_dump_json(), flush=True)
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -158,6 +159,7 @@ def filter_(
     from warpsmith.synthesis.filtering import FilterLog, filter_tasks, funnel
     from warpsmith.types import Device
 
+    begun = time.monotonic()
     found = read_tasks(tasks)
     chosen = wiring.device(device)
     wiring.require_judge_extra()
@@ -178,9 +180,8 @@ def filter_(
     seconds = sum(row.seconds for row in answered)
     left = len({task.task_hash for task in found}) - len(answered)
     if as_json:
-        print(
-            json.dumps({"device": chosen.value, "funnel": counts, "left": left, "check_s": round(seconds, 1)})
-        )
+        times = {"check_s": round(seconds, 1), "wall_s": round(time.monotonic() - begun, 1)}
+        print(json.dumps({"device": chosen.value, "funnel": counts, "left": left, **times}))
     else:
         print("\n".join(f"{count:>7} {name}" for name, count in counts.items()))
         print(f"{left} left" if left else "all were checked")

@@ -69,8 +69,7 @@ class BlockComposer:
             seen = look(code)
             cost = self._cost.estimate(seen)
             if low <= cost.eager_ms <= high and seen.trace.calls:
-                fits = cost.peak_bytes <= self.mix.peak_bytes and seen.input_bytes <= self.mix.input_bytes
-                return (code, cost, seen.trace.names) if fits else None
+                return (code, cost, seen.trace.names) if self.mix.holds(cost, seen.input_bytes) else None
             size = parameters.get(scaled) if scaled else None
             if not isinstance(size, int) or not seen.trace.calls:
                 return None

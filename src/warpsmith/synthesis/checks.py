@@ -21,8 +21,9 @@ from warpsmith.judge.admission.check_task import SEED, SYNTHESIZED_MS, check_tas
 from warpsmith.judge.admission.rough_times import Turns
 from warpsmith.judge.reference.model import Reference
 from warpsmith.synthesis.cost import CostModel, look
+from warpsmith.synthesis.jumps import jumps
 from warpsmith.synthesis.labels import not_run
-from warpsmith.synthesis.records import FILTER_VERSION, ComposedTask, FilterRow, GpuTimes, Origin, Reject
+from warpsmith.synthesis.records import FILTER_VERSIONS, ComposedTask, FilterRow, GpuTimes, Origin, Reject
 from warpsmith.synthesis.smaller import smaller
 from warpsmith.tasks.user_file import check_source
 from warpsmith.types import (
@@ -90,7 +91,7 @@ def check(task: ComposedTask, device: Device, folder: Path, turns: Turns | None 
     except InfrastructureError as error:
         rejects, detail = (Reject.INFRASTRUCTURE,), str(error)
     return FilterRow(
-        task_hash=task.task_hash, device=device, filter_version=FILTER_VERSION,
+        task_hash=task.task_hash, device=device, filter_version=FILTER_VERSIONS[device],
         rejects=tuple(sorted(rejects, key=list(Reject).index)), detail=detail[:300], checked_hash=checked,
         times=times, cost=cost,
         seconds=round(time.perf_counter() - begun, 4),
@@ -138,6 +139,9 @@ def _on_cpu(task: ComposedTask, folder: Path) -> str:
         if idle:
             rejects.append(Reject.IDLE_PARAMETER)
             said.append(", ".join(idle[:4]))
+        elif jumps(reference, model, inputs, seed=SEED):
+            rejects.append(Reject.JUMPS)
+            said.append("the output jumps where the inputs move by a thousandth")
     if rejects:
         raise _RejectedError(tuple(dict.fromkeys(rejects)), "; ".join(said))
     return sha256_hex(text)

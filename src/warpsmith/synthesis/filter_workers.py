@@ -14,7 +14,7 @@ from typing import Self
 
 from warpsmith.errors import InfrastructureError
 from warpsmith.gpu.devices import GpuInfo
-from warpsmith.synthesis.records import FILTER_VERSION, ComposedTask, FilterRow, Reject
+from warpsmith.synthesis.records import FILTER_VERSIONS, ComposedTask, FilterRow, Reject
 from warpsmith.synthesis.turns import ALONE, GO, OVER, POLL_S, RETIRED, SHARED, GpuTurns, Until
 from warpsmith.types import Device
 
@@ -88,7 +88,7 @@ class WorkerProcess:
                                       hint="run `warpsmith doctor`")  # fmt: skip
         reject = Reject.TIMED_OUT if line is None else Reject.CRASHED
         how = f"no answer in {seconds:.0f} s" if line is None else f"the process ended with status {status}"
-        return FilterRow(task_hash=task.task_hash, device=self._device, filter_version=FILTER_VERSION,
+        return FilterRow(task_hash=task.task_hash, device=self._device, filter_version=FILTER_VERSIONS[self._device],
                          rejects=(reject,), detail=how, seconds=round(seconds, 3))  # fmt: skip
 
     def _asked(self, task: ComposedTask, limit_s: float, until: Until) -> bytes | None:

@@ -11,7 +11,8 @@ from warpsmith.gpu.leases import lease_gpu
 from warpsmith.gpu.local import visible_gpus
 from warpsmith.store.record_log import RecordLog
 from warpsmith.synthesis.filter_workers import GpuTurns, Until, WorkerProcess, rows_of
-from warpsmith.synthesis.records import FILTER_VERSION, ComposedTask, FilterRow, Reject
+from warpsmith.synthesis.records import FILTER_VERSIONS, ComposedTask, FilterRow, Reject
+from warpsmith.synthesis.turns import UntilWanted
 from warpsmith.types import Device
 
 LEASE_S = 60.0
@@ -20,7 +21,7 @@ _DOUBTED = frozenset(
 )
 """What a lack of memory or time in company can cause; one process by itself says it."""
 _IN_COMPANY = 0.9
-"""Share of the time after which doubted tasks are checked."""
+"""Share of the time after which doubted tasks are checked, where there are any."""
 
 
 class FilterLog(RecordLog[FilterRow]):
@@ -32,7 +33,11 @@ class FilterLog(RecordLog[FilterRow]):
     def find(self, task: ComposedTask, device: Device) -> FilterRow | None:
         """The row of the gates as they are now; one that was lost answers nothing."""
         row = self.get(f"{task.task_hash} {device}")
-        if row is None or row.filter_version != FILTER_VERSION or Reject.INFRASTRUCTURE in row.rejects:
+        if (
+            row is None
+            or row.filter_version != FILTER_VERSIONS[device]
+            or Reject.INFRASTRUCTURE in row.rejects
+        ):
             return None
         return row
 
@@ -57,7 +62,8 @@ def filter_tasks(
     for row in known.values():
         told(row)
     missing = [task for name, task in unique.items() if name not in known]
-    until, company = Until(budget_s), Until(budget_s and _IN_COMPANY * budget_s)
+    until = Until(budget_s)
+    company = UntilWanted(until, Until(budget_s and _IN_COMPANY * budget_s))
 
     def keep(row: FilterRow) -> None:
         log.append(row, durable=device is Device.CUDA)
@@ -71,6 +77,7 @@ def filter_tasks(
             for row in rows:
                 if len(crew) > len(gpus) and _DOUBTED & set(row.rejects):
                     doubted.append(unique[row.task_hash])
+                    company.want()
                 else:
                     keep(row)
         with contextlib.closing(rows_of(doubted, crew[: len(gpus)], until)) as rows:

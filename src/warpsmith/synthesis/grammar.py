@@ -160,7 +160,7 @@ class GrammarComposer:
                 return None
             cost = self._cost.estimate(seen)
             if low <= cost.eager_ms <= high:
-                fits = cost.peak_bytes <= self.mix.peak_bytes and seen.input_bytes <= self.mix.input_bytes
+                fits = self.mix.holds(cost, seen.input_bytes)
                 suits = band is None or band_of(len(draft.ops), cost) is band
                 return (scaled, code, cost, seen.trace.names) if fits and suits else None
             # part of the time does not grow with the batch

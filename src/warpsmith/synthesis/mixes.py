@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from warpsmith.errors import UsageError
-from warpsmith.synthesis.records import Band, Family
+from warpsmith.synthesis.records import Band, CostEstimate, Family
 from warpsmith.types import Record
 
 GIB = 1024**3
@@ -21,16 +21,21 @@ class Mix(Record):
     blocks: float = 0.0
     """Share of stand-alone operators of model libraries."""
     gpu: str = "H200"
-    eager_ms: tuple[float, float] = (1.0, 100.0)
-    """Bounds of the estimated eager time; it is drawn evenly on a logarithmic scale."""
     drawn_ms: tuple[float, float] = (1.6, 45.0)
-    """Where the drawn times lie: the estimate may be out by a factor."""
+    """Bounds of the estimated eager time, drawn evenly on a logarithmic scale: it may be out by a factor."""
+    headroom: float = 1.0
+    """Least estimated eager time over the floor of bytes; a task that leaves nothing to gain teaches nothing."""
     peak_bytes: int = 24 * GIB
     input_bytes: int = 8 * GIB
     bands: dict[Band, float] = Field(default_factory=dict)
     """Share by difficulty band; empty: as it comes."""
     families: dict[Family, float] = Field(default_factory=dict)
     """How often a family is drawn, 1 where nothing is said."""
+
+    def holds(self, cost: CostEstimate, input_bytes: int) -> bool:
+        """Whether a task of this cost is within the bounds of memory and headroom."""
+        within = cost.peak_bytes <= self.peak_bytes and input_bytes <= self.input_bytes
+        return within and cost.headroom >= self.headroom
 
 
 PAPER = Mix(
@@ -42,6 +47,7 @@ PAPER = Mix(
 GRADED = Mix(
     name="graded",
     operators={1: 0.15, 2: 0.3, 3: 0.25, 4: 0.18, 5: 0.12},
+    headroom=1.25,
     bands={Band.EASY: 0.3, Band.MEDIUM: 0.3, Band.HARD: 0.25, Band.EXPERT: 0.15},
 )
 """As many easy tasks as a small model needs to see a reward at all, and harder ones above them."""

@@ -364,6 +364,8 @@ class Reject(StrEnum):
     IDLE_INPUT = "idle_input"
     IDLE_PARAMETER = "idle_parameter"
     ROUNDING_NOISE = "rounding_noise"
+    JUMPS = "jumps"
+    """Its output jumps where its inputs move a little: at full size some element always lies at the jump."""
     COMPILE_FAILS = "compile_fails"
     TIMED_OUT = "timed_out"
     CRASHED = "crashed"
@@ -372,8 +374,8 @@ class Reject(StrEnum):
     """The check was lost; it is made again."""
 
 
-FILTER_VERSION = 1
-"""Raised whenever the gates change, so that rows of older ones answer nothing."""
+FILTER_VERSIONS = {Device.SIM: 2, Device.CUDA: 1}
+"""Raised whenever a device's gates change, so that rows of older ones answer nothing."""
 
 
 class FilterRow(Record):

@@ -31,6 +31,24 @@ class Until:
         return 0.0 if self._stopped.is_set() else max(0.0, self._ends - time.monotonic())
 
 
+class UntilWanted(Until):
+    """When `whole` ends, or once somebody wants the rest of the time, when `first` does."""
+
+    def __init__(self, whole: Until, first: Until):
+        super().__init__()
+        self._whole, self._first = whole, first
+        self._wanted = threading.Event()
+
+    def want(self) -> None:
+        """What is left of `whole` after `first`."""
+        self._wanted.set()
+
+    def left_s(self) -> float:
+        """Seconds, at least 0."""
+        first_s = self._first.left_s() if self._wanted.is_set() else float("inf")
+        return min(super().left_s(), self._whole.left_s(), first_s)
+
+
 class GpuTurns:
     """Of one GPU: a few processes share it, or one has it alone, which goes first."""
 

@@ -11,6 +11,8 @@ from warpsmith.types import Task, TaskSource, sha256_hex
 
 _COLUMNS = ("ops", "data_source", "code")
 _FILTERS = ("band", "split", "measured", "data_source", "name")
+BANDS = ("easy", "medium", "hard", "expert")
+"""Of a set that says no bands, by its number of operators."""
 
 
 def load_spec(spec: str) -> list[Task]:
@@ -58,9 +60,20 @@ def load(path: Path, *, wanted: dict[str, set[str]] | None = None, place: int | 
 
 def _wanted(row: dict[str, Any], wanted: dict[str, set[str]]) -> bool:
     for name, values in wanted.items():
+        if name == "band" and "band" not in row:
+            if _counted(row["data_source"]) not in values:
+                return False
+            continue
         if name not in row:
             raise TaskUnreadableError(f"the set has no column {name}", hint="it can be selected by #N only")
         value = row[name]
         if (str(value).lower() if isinstance(value, bool) else str(value)) not in values:
             return False
     return True
+
+
+def _counted(data_source: str) -> str:
+    """The band by the number in `torch#3`; a source without one is one operator of a library."""
+    number = data_source.rpartition("#")[2]
+    operators = int(number) if number.isdecimal() and len(number) < 4 else 1
+    return BANDS[min(max(operators, 1), len(BANDS)) - 1]

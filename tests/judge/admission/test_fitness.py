@@ -220,6 +220,18 @@ def test_an_index_that_rounding_lets_turn_over_is_no_noise(look):
     assert look("return x.topk(3).indices", inputs=CLOSE).flags == ()
 
 
+def test_inputs_at_the_end_of_what_a_function_takes_are_no_noise(look):
+    """Scaled beyond one, an arc cosine is NaN; scaled the other way, an inverse hyperbolic one would be."""
+    assert (
+        look("return torch.acos(x)", inputs="torch.cat([torch.rand(64) * 2 - 1, torch.ones(1)])").flags == ()
+    )
+    assert look("return torch.acosh(x)", inputs="torch.cat([torch.rand(64) + 1, torch.ones(1)])").flags == ()
+    noise = look(
+        "return torch.where(x > 1, x / 0, x.floor())", inputs="torch.ones(64) - torch.rand(64).round() / 2"
+    )
+    assert any("rounding noise" in flag for flag in noise.flags)
+
+
 def test_a_number_that_rounding_turns_over_still_is(look):
     assert any("rounding noise" in flag for flag in look("return torch.sin(1e8 * x)").flags)
 

@@ -87,8 +87,9 @@ def examine(reference: Reference, model: torch.nn.Module) -> Admission:
     """Runs the reference a few times and says what is wrong with the task; stops at the first problem.
 
     For n input tensors: 5 forwards where n is 1, else 5 + n; up to 3 more where the output seems not to
-    depend on its inputs. Holds at most two sets of inputs and two outputs (three sets where forward changes
-    its inputs). Raises TaskUnsupportedError where memory does not suffice.
+    depend on its inputs, one more where moved inputs leave what a function takes. Holds at most two sets of
+    inputs and two outputs (three sets where forward changes its inputs). Raises TaskUnsupportedError where
+    memory does not suffice.
     """
     found = _Findings()
     try:
@@ -264,7 +265,10 @@ class _Examination:
         """A reference that a change in the last bits turns over is made of rounding errors."""
         if self.found.faulting or not any(t.is_floating_point() for t in self.base):
             return
-        jittered = self._forward([_floating(t, lambda x: x * (1 + JITTER)) for t in self.base])
+        jittered = self._jittered(1 + JITTER)
+        if _leaves_finite(self.output, jittered):
+            del jittered
+            jittered = self._jittered(1 - JITTER)
         expected = self.output
         if indices.differ(expected, jittered):
             # Of two elements that rounding makes equal either may be chosen.
@@ -276,6 +280,15 @@ class _Examination:
                 Weakness.ROUNDING_NOISE,
                 "the output is rounding noise: it turns over with the inputs' last bits",
             )
+
+    def _jittered(self, factor: float) -> Any:
+        return self._forward([_floating(t, lambda x: x * factor) for t in self.base])
+
+
+def _leaves_finite(before: Any, after: Any) -> bool:
+    """Whether a value is no longer finite: the inputs left what a function takes, as 1.1 does an arc sine's."""
+    pairs = zip(gates.summarise(before), gates.summarise(after), strict=False)
+    return any(there.finite < here.finite for here, there in pairs)
 
 
 def _is_recurrent(model: torch.nn.Module) -> bool:
