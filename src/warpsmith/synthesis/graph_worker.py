@@ -17,7 +17,7 @@ from typing import Any
 
 MAX_BYTES = 16 << 30
 """Address space of one task's process."""
-RUN_ELEMENTS = 1 << 22
+RUN_ELEMENTS, RUN_FLOPS = 1 << 22, 1 << 32
 WAITING = 10
 """A task may take this many times its processor time, so that how busy a machine is decides no fingerprint."""
 
@@ -118,25 +118,18 @@ def _structure(code: str, run: bool) -> dict[str, Any]:
 
 
 def _ran(code: str) -> tuple[str, str]:
-    """Whether the task runs on the CPU, at the largest of its smaller sizes that fits, and what it raised."""
-    from warpsmith.sim.shrink import candidates, measure
+    """Whether the task runs on the CPU, at smaller sizes that fit as the filter's do, and what it raised."""
     from warpsmith.synthesis.graph import run
-    from warpsmith.types import Task
+    from warpsmith.synthesis.smaller import smaller
 
-    first = ""
     try:
-        task = Task(name="task", code=code)
-        for variant in (task, *candidates(task)):
-            size = measure(variant.code, RUN_ELEMENTS)
-            first = first or size.error
-            if size.fits(RUN_ELEMENTS, 1 << 32):
-                run(variant.code)
-                return "ok", ""
-            if size.error and variant is task:
-                return "raised", size.error
+        text, full = smaller(code, max_elements=RUN_ELEMENTS, max_flops=RUN_FLOPS)
+        if text is not None:
+            run(text)
+            return "ok", ""
     except BaseException as error:  # noqa: BLE001  whatever a task's own code raises is its answer
         return "raised", _one_line(error)
-    return "raised", first or "it has no smaller sizes at which the CPU could run it"
+    return "raised", full.error or "it has no smaller sizes at which the CPU could run it"
 
 
 def _one_line(error: BaseException) -> str:
