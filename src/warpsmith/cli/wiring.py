@@ -176,11 +176,12 @@ def _lasting_judge(
     from warpsmith.recipes.fleet import WARM
     from warpsmith.sandbox.process import Tree
 
-    workers, forks = WorkerPool(lambda: WarmWorker(Tree, WARM[:1]), sim_jobs=1), ForkServer()
+    workers = WorkerPool(lambda: WarmWorker(Tree, WARM[:1]), sim_jobs=1)
+    forks = ForkServer() if sandbox.enterable else None
     judge = LocalJudge(workers, compiler, sandbox, arch=arch, ahead=True, progress=progress, forks=forks)
-    for ends in (forks.close, workers.close):
-        # the last that was asked for is the first done
-        weakref.finalize(judge, ends)
+    # the last that is asked for is the first done
+    for part in filter(None, (forks, workers)):
+        weakref.finalize(judge, part.close)
     return judge
 
 

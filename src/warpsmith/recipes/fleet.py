@@ -65,7 +65,7 @@ class LocalFleet:
         self._target = Target(device=device, arch=default_arch() if device is Device.CUDA else "")
         self._compiler, self._sandbox = LocalCompiler(), for_submissions()
         self.pool = WorkerPool(lambda: WarmWorker(Tree, WARM), sim_jobs=jobs, told=told)
-        self._forks = ForkServer()
+        self._forks = ForkServer() if self._sandbox.enterable else None
         self._judges: list[LocalJudge] = []
 
     def __enter__(self) -> Self:
@@ -75,7 +75,8 @@ class LocalFleet:
         self.stop()
         for judge in self._judges:
             judge.close()
-        self._forks.close()
+        if self._forks is not None:
+            self._forks.close()
 
     def station(self) -> Station:
         """A judge and instruments of its own on the shared pool and compiler."""

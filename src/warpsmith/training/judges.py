@@ -88,7 +88,7 @@ def _local(spec: JudgeSpec) -> Workbench:
 
     device = spec.settings.device
     pool, compiler, sandbox = WorkerPool(lambda: WarmWorker(Tree, _WARM)), LocalCompiler(), for_submissions()
-    forks = ForkServer()
+    forks = ForkServer() if sandbox.enterable else None
 
     def one() -> Judge:
         judge = LocalJudge(pool, compiler, sandbox, arch=spec.arch, forks=forks)
@@ -96,7 +96,8 @@ def _local(spec: JudgeSpec) -> Workbench:
 
     def close() -> None:
         pool.close()
-        forks.close()
+        if forks is not None:
+            forks.close()
 
     shared = SharedJudge(one, _AT_ONCE[device] * max(1, pool.capacity(device)))
     target = Target(device=device, arch=spec.arch)

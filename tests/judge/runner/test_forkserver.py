@@ -190,6 +190,15 @@ def test_a_server_that_ends_before_it_forks_is_nobodys_fault_but_the_machines(st
             runner.await_ready()
 
 
+def test_a_deep_temporary_folder_is_no_hindrance(start, tmp_path):
+    deep = tmp_path / ("d" * 100) / ("e" * 100)
+    deep.mkdir(parents=True)
+    with ForkServer(deep) as server:
+        runner = start(server.address())
+        runner.await_ready()
+        assert len(guests(runner)) == 2
+
+
 def test_who_connects_and_sends_nonsense_harms_nobody(start, forks):
     import socket
 
