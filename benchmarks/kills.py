@@ -2,7 +2,7 @@
 
     python benchmarks/kills.py [--count 100] [--minutes N] [--seed 0] [--once] [--out FILE]
 
-Half of the judgements are of a wrong submission. A judgement is asked again by the product's own rule, but with
+Half of the judgements are of a wrong submission. Judgements are asked again by the product's own rule, but with
 `--once`. What must hold: no wrong submission passes and no honest one is called wrong; the next judgement is right;
 at the end no process, no folder and no shared memory is left. `violations` names what did not.
 """
@@ -31,7 +31,7 @@ def tried(held: Ground, judge: Judge, kill: Kill, seen: Counter[str], violations
     seen[f"{killed or 'nobody'} killed, {'wrong' if kill.wrong else 'honest'}: {verdict.status.value}"] += 1
     if verdict.status not in kill.allowed(killed):
         violations.append(f"{kill}, {killed} was killed: {verdict.status.value}: {verdict.detail}")
-    after = held.plain(held.judge, wrong=not kill.wrong)
+    after = held.plain(judge, wrong=not kill.wrong)
     if after.status is not (Status.PASSED if kill.wrong else Status.WRONG):
         violations.append(f"after {kill}: {after.status.value}: {after.detail}")
 
