@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -54,7 +54,8 @@ class ForkServer:
         self._control, theirs = socket.socketpair()
         with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             self._socket.unlink(missing_ok=True)
-            listener.bind(str(self._socket))
+            with short_path(str(self._socket)) as path:
+                listener.bind(path)
             listener.listen(WAITING)
             fds = (theirs.fileno(), listener.fileno())
             argv = [sys.executable, "-I", "-m", MODULE, *map(str, fds)]
@@ -78,6 +79,17 @@ class ForkServer:
         self._folder.remove()
 
 
+@contextlib.contextmanager
+def short_path(path: str) -> Iterator[str]:
+    """Another path to it: a socket's has at most 107 bytes."""
+    folder, name = os.path.split(path)
+    at = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{at}/{name}"
+    finally:
+        os.close(at)
+
+
 def fork_runner(
     address: str, sandbox: Sandbox, boundary: SandboxSpec, *, channel: socket.socket, device: str,
     environment: Mapping[str, str],
@@ -89,7 +101,8 @@ def fork_runner(
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         try:
-            client.connect(address)
+            with short_path(address) as path:
+                client.connect(path)
         except OSError:
             return None
         ours, theirs = map(stack.enter_context, ends())
