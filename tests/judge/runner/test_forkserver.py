@@ -293,6 +293,35 @@ def test_it_ends_with_the_process_that_started_it(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a plain user")
+def test_a_plain_user_who_may_make_no_namespace_has_a_server_that_forks_nothing():
+    """Its runners could write to the file that they run."""
+    if by_name("namespaces").unavailable():
+        pytest.skip("namespaces do not work here")
+    code = """if True:
+        import ctypes, json, os, socket
+        from pathlib import Path
+        from warpsmith.judge.runner.forkserver import ForkServer, short_path
+        if ctypes.CDLL(None).unshare(0x10000000):
+            print("null")
+            raise SystemExit
+        Path("/proc/self/uid_map").write_text("1 1 1")
+        Path("/proc/sys/user/max_user_namespaces").write_text("0")
+        with ForkServer() as server, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            with short_path(server.address()) as path:
+                client.connect(path)
+            ours, theirs = socket.socketpair()
+            with theirs:
+                socket.send_fds(client, [b"{}"], [theirs.fileno(), theirs.fileno()])
+            print(json.dumps([os.geteuid(), ours.recv(1) == b"", server._tree.poll()]))
+    """
+    end = run_as_plain_user(code)
+    said = json.loads(end.output.splitlines()[-1])
+    if said is None:
+        pytest.skip("a plain user can make no namespace here")
+    assert said == [1, True, None]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a plain user")
 @pytest.mark.parametrize(("name", "forked"), [("namespaces", 2), ("bwrap", 0)])
 def test_a_plain_users_runner_cannot_change_the_file_that_it_runs(name, forked):
     """Through /proc/self/exe it could, past the sandbox's mounts: the interpreter, or what the next runner finds."""

@@ -32,7 +32,8 @@ _MS_RDONLY, _MS_REMOUNT, _MS_BIND = 0x1, 0x20, 0x1000
 
 def main() -> None:
     """Serves until CONTROL's other end is gone; never returns."""
-    if os.geteuid() != 0 and not os.statvfs("/proc/self/exe").f_flag & os.ST_RDONLY:
+    out_of_reach = os.geteuid() == 0 or bool(os.statvfs("/proc/self/exe").f_flag & os.ST_RDONLY)
+    if not out_of_reach:
         _run_out_of_reach()
     control, listener = (socket.socket(fileno=int(word)) for word in sys.argv[1:3])
     libc = ctypes.CDLL(None)
@@ -60,11 +61,12 @@ def main() -> None:
         for fd in ready & clients.keys():
             poller.unregister(fd)
             with clients.pop(fd) as client:
-                _answer(client)
+                if out_of_reach:
+                    _answer(client)
 
 
 def _run_out_of_reach() -> None:
-    """Starts this program anew from a read-only mount of the interpreter; never returns.
+    """Starts this program anew from a read-only mount of the interpreter; returns only where that is forbidden.
 
     In a runner /proc/self/exe leads past the sandbox's mounts to the file that this process runs. Seen from outside a
     plain user's runners are that user, whose file it is: they could write to it, or leave something for the next in
@@ -73,7 +75,7 @@ def _run_out_of_reach() -> None:
     program = os.path.realpath(sys.executable).encode()
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
-        # where this is forbidden no sandbox can be made either; the mount stays for as long as its file is open
+        # where this is forbidden a plain user can make no sandbox either; the mount stays while its file is open
         try:
             libc = ctypes.CDLL(None)
             kept = os.statvfs(program).f_flag & (os.ST_NOSUID | os.ST_NODEV)
@@ -86,9 +88,9 @@ def _run_out_of_reach() -> None:
     theirs.close()
     _, (file, *_), _, _ = socket.recv_fds(ours, 1, 1)
     os.wait()
-    if not os.fstatvfs(file).f_flag & os.ST_RDONLY:
-        sys.exit("the interpreter cannot be mounted read-only")
     os.set_inheritable(file, False)
+    if not os.fstatvfs(file).f_flag & os.ST_RDONLY:
+        return
     module = "warpsmith.judge.runner.forking"
     os.execve(f"/proc/self/fd/{file}", [sys.executable, "-I", "-m", module, *sys.argv[1:]], os.environ)
 
