@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-MODEL = ("sh", "-c", "echo >&0; read -r seen")
-"""Its stdin, and the sandbox's, is the second of `ends`."""
+MODEL = ("sh", "-c", "echo >&0; read -r seen; echo >&0")
+"""Its stdin, and the sandbox's, is the second of `ends`. It speaks again once it was looked at."""
 _NAMESPACES = ("mnt", "pid", "net", "ipc", "uts")
 _GET_USER_NAMESPACE = 0xB701
 """NS_GET_USERNS, ioctl_ns(2)."""
@@ -32,14 +32,6 @@ _SAME = frozenset(
 )
 """Lines of /proc/PID/status that must be equal in the end."""
 _USER = frozenset(("Uid", "Gid", "Groups"))
-_LIMITS = {
-    "Max cpu time": resource.RLIMIT_CPU,
-    "Max file size": resource.RLIMIT_FSIZE,
-    "Max core file size": resource.RLIMIT_CORE,
-    "Max processes": resource.RLIMIT_NPROC,
-    "Max open files": resource.RLIMIT_NOFILE,
-}
-"""Lines of /proc/PID/limits. prlimit(2) would need a capability that root in a container lacks."""
 
 
 class CannotEnterError(Exception):
@@ -76,11 +68,14 @@ def find(end: socket.socket) -> Place:
 
     Raises CannotEnterError where it cannot be had.
     """
-    pid = _model(end)
+    pid = _speaker(end)
     try:
         handle = os.pidfd_open(pid)
         place = _look(pid)
         end.send(b"\n")
+        # what has ended between its word and the look may have left its number to a stranger
+        if _speaker(end) != pid:
+            raise CannotEnterError("the sandbox's model is another one")
         select.select([handle], [], [])
         os.close(handle)
     except OSError as error:
@@ -88,8 +83,8 @@ def find(end: socket.socket) -> Place:
     return place
 
 
-def _model(end: socket.socket) -> int:
-    """Its process id as this process sees it."""
+def _speaker(end: socket.socket) -> int:
+    """Who says the next word, a process id as this process sees it."""
     data, notes, _, _ = end.recvmsg(1, socket.CMSG_SPACE(struct.calcsize("3i")))
     for level, kind, value in notes:
         if data and (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
@@ -140,8 +135,8 @@ def become(place: Place) -> None:
     # as in the sandboxes: not everyone may say so
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(place.first_to_go)
-    for name, values in place.limits.items():
-        resource.setrlimit(_LIMITS[name], values)
+    for number, values in enumerate(place.limits.values()):
+        resource.setrlimit(number, values)
     os.umask(int(place.status["Umask"], 8))
     os.chdir(place.cwd)
     _drop(place.status, change_user=place.owner is None)
@@ -176,12 +171,11 @@ def _status(pid: str) -> dict[str, str]:
 
 
 def _limits(pid: str) -> dict[str, tuple[int, int]]:
+    """All, in the order of their numbers. prlimit(2) would need a capability that root in a container lacks."""
     found = {}
-    for line in Path(f"/proc/{pid}/limits").read_text().splitlines():
-        name = line[:26].strip()
-        if name in _LIMITS:
-            soft, hard = (-1 if word == "unlimited" else int(word) for word in line[26:].split()[:2])
-            found[name] = (soft, hard)
+    for line in Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]:
+        soft, hard = (-1 if word == "unlimited" else int(word) for word in line[26:].split()[:2])
+        found[line[:26].strip()] = (soft, hard)
     return found
 
 

@@ -316,14 +316,21 @@ def _own_namespaces(processes: Sequence[psutil.Process]) -> dict[int, int]:
 
 
 def _guests_of(family: Sequence[psutil.Process]) -> list[psutil.Process]:
-    """Processes of other parents in the pid namespaces that these have for themselves."""
+    """Processes of other parents in the pid namespaces that these have for themselves, and all below them.
+
+    Those below may have made a further namespace, where they would not be found.
+    """
     known, spaces = {process.pid for process in family}, _own_namespaces(family)
-    found = []
+    found: dict[int, psutil.Process] = {}
     for pid in psutil.pids() if spaces else ():
         with contextlib.suppress(OSError, psutil.NoSuchProcess):
             if pid not in known and os.stat(f"/proc/{pid}/ns/pid").st_ino in spaces:
-                found.append(psutil.Process(pid))
-    return found
+                found[pid] = psutil.Process(pid)
+    for process in list(found.values()):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            below = process.children(recursive=True) if process.ppid() not in found else []
+            found |= {child.pid: child for child in below}
+    return list(found.values())
 
 
 def _signal_inside(processes: Sequence[psutil.Process], number: signal.Signals) -> None:

@@ -1,8 +1,12 @@
 """Runners that are forked: they are what a started one is, and who forks them can go away at any moment."""
 
+import contextlib
+import errno
 import json
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +18,7 @@ import pytest
 from tests.sandbox.plain_user import run_as_plain_user
 
 from warpsmith.errors import CandidateCrashedError, CandidateKilledError, InfrastructureError
-from warpsmith.judge.runner.forkserver import MODULE, ForkServer
+from warpsmith.judge.runner.forkserver import MODULE, ForkServer, short_path
 from warpsmith.judge.runner.process import RunnerProcess, RunnerSpec
 from warpsmith.sandbox import best_available, by_name, python_paths
 from warpsmith.types import Device
@@ -36,10 +40,11 @@ raise RuntimeError(repr([*drawn, *seen]))
 
 
 @pytest.fixture(scope="module")
-def forks() -> Iterator[ForkServer]:
+def forks(tmp_path_factory) -> Iterator[ForkServer]:
+    """Its socket's path is longer than a socket's can be."""
     if not best_available().enterable:
         pytest.skip("no sandbox here can be entered")
-    with ForkServer() as server:
+    with ForkServer(tmp_path_factory.mktemp("n" * 107)) as server:
         yield server
 
 
@@ -70,6 +75,11 @@ def guests(runner: RunnerProcess) -> list[psutil.Process]:
     return [process for process in runner._tree._processes() if "python" in process.name()]
 
 
+def pid_namespace(pid: int) -> int:
+    """Its number."""
+    return os.stat(f"/proc/{pid}/ns/pid").st_ino
+
+
 def serving(server: ForkServer) -> psutil.Process:
     """The process that forks."""
     deadline = time.monotonic() + 60
@@ -96,6 +106,45 @@ def test_a_submission_sees_in_a_forked_runner_what_it_sees_in_a_started_one(
     assert secret is None and cwd == started_cwd == str(folder)
     assert len(open_fds) == len(started_fds)
     assert (user == started_user) == (os.geteuid() != 0)
+
+
+TREATED = """
+import resource
+lines = [line.split() for line in open("/proc/self/status") if line.startswith("Sig")]
+signals = [int(words[1], 16) for words in lines if words[0] in ("SigBlk:", "SigIgn:", "SigCgt:")]
+raise RuntimeError(repr([list(resource.getrlimit(number)) for number in range(16)] + signals))
+"""
+
+
+def test_a_forked_runner_is_limited_as_who_asks_for_it(start, forks, folder):
+    (folder / "model_new.py").write_text(TREATED)
+    forks.address()
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, hard))
+    try:
+        forked, started = (says(start(address), folder) for address in (forks.address(), ""))
+    finally:
+        resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
+    assert forked == started and forked[resource.RLIMIT_STACK] == [1 << 20, hard]
+
+
+NESTED = """
+import subprocess
+argv = ["unshare", "--user", "--pid", "--fork", "sh", "-c", "echo in; exec sleep 1000"]
+inner = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+raise RuntimeError(repr([inner.stdout.readline().strip()]))
+"""
+
+
+def test_what_has_made_a_pid_namespace_of_its_own_is_paused_too(start, forks, folder):
+    (folder / "model_new.py").write_text(NESTED)
+    runner = start(forks.address())
+    if says(runner, folder) != ["in"]:
+        pytest.skip("no further namespaces can be made in the sandbox here")
+    runner.pause()
+    known = {pid_namespace(os.getpid()), pid_namespace(guests(runner)[0].pid)}
+    nested = [process for process in runner._tree._processes() if pid_namespace(process.pid) not in known]
+    assert [process.status() for process in nested] == [psutil.STATUS_STOPPED]
 
 
 def test_two_runners_draw_other_numbers(start, forks, folder):
@@ -190,24 +239,40 @@ def test_a_server_that_ends_before_it_forks_is_nobodys_fault_but_the_machines(st
             runner.await_ready()
 
 
-def test_a_deep_temporary_folder_is_no_hindrance(start, tmp_path):
-    deep = tmp_path / ("d" * 100) / ("e" * 100)
-    deep.mkdir(parents=True)
-    with ForkServer(deep) as server:
-        runner = start(server.address())
-        runner.await_ready()
-        assert len(guests(runner)) == 2
+@contextlib.contextmanager
+def client(server: ForkServer) -> Iterator[socket.socket]:
+    """Connected to it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connected:
+        with short_path(server.address()) as path:
+            connected.connect(path)
+        yield connected
 
 
 def test_who_connects_and_sends_nonsense_harms_nobody(start, forks):
-    import socket
-
     for said in (b"", b"{}", b"\xff"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-            client.connect(forks.address())
-            client.send(said)
+        with client(forks) as asking:
+            asking.send(said)
     runner = start(forks.address())
     runner.await_ready()
+
+
+def test_who_connects_and_says_nothing_keeps_nobody_waiting_and_is_heard_later(start, forks):
+    with client(forks) as slow:
+        start(forks.address()).await_ready()
+        slow.send(b"now")
+        assert slow.recv(1) == b""
+
+
+@pytest.mark.parametrize("said", [b"{}", b"\xff"])
+def test_who_sends_other_descriptors_than_sockets_gets_no_second_server(forks, said):
+    child = serving(forks)
+    with open(os.devnull) as null, client(forks) as asking:
+        socket.send_fds(asking, [said], [null.fileno(), null.fileno()])
+        assert asking.recv(1) == b""
+    deadline = time.monotonic() + 20
+    while psutil.Process(forks.pid).children(recursive=True) != [child]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_it_ends_with_the_process_that_started_it(tmp_path):
@@ -228,9 +293,38 @@ def test_it_ends_with_the_process_that_started_it(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a plain user")
+def test_a_plain_user_who_may_make_no_namespace_has_a_server_that_forks_nothing():
+    """Its runners could write to the file that they run."""
+    if by_name("namespaces").unavailable():
+        pytest.skip("namespaces do not work here")
+    code = """if True:
+        import ctypes, json, os, socket
+        from pathlib import Path
+        from warpsmith.judge.runner.forkserver import ForkServer, short_path
+        if ctypes.CDLL(None).unshare(0x10000000):
+            print("null")
+            raise SystemExit
+        Path("/proc/self/uid_map").write_text("1 1 1")
+        Path("/proc/sys/user/max_user_namespaces").write_text("0")
+        with ForkServer() as server, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            with short_path(server.address()) as path:
+                client.connect(path)
+            ours, theirs = socket.socketpair()
+            with theirs:
+                socket.send_fds(client, [b"{}"], [theirs.fileno(), theirs.fileno()])
+            print(json.dumps([os.geteuid(), ours.recv(1) == b"", server._tree.poll()]))
+    """
+    end = run_as_plain_user(code)
+    said = json.loads(end.output.splitlines()[-1])
+    if said is None:
+        pytest.skip("a plain user can make no namespace here")
+    assert said == [1, True, None]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a plain user")
 @pytest.mark.parametrize(("name", "forked"), [("namespaces", 2), ("bwrap", 0)])
-def test_a_plain_users_runner_does_not_run_the_users_own_file(name, forked):
-    """Through /proc/self/exe it could write to it, past the sandbox's mounts."""
+def test_a_plain_users_runner_cannot_change_the_file_that_it_runs(name, forked):
+    """Through /proc/self/exe it could, past the sandbox's mounts: the interpreter, or what the next runner finds."""
     if by_name(name).unavailable():
         pytest.skip(f"{name} does not work here")
     code = f"""if True:
@@ -247,15 +341,21 @@ def test_a_plain_users_runner_does_not_run_the_users_own_file(name, forked):
                 spec = RunnerSpec("it", Device.SIM, python_paths())
                 runner = RunnerProcess(spec, sandbox, Path("/tmp/w"), server.address())
                 runner.await_ready()
+                ways = [
+                    lambda exe: open(exe, "r+b").write(b"x"),
+                    lambda exe: os.chmod(exe, 0o711),
+                    lambda exe: os.utime(exe),
+                    lambda exe: os.setxattr(exe, "user.left", b"x"),
+                ]
                 for process in runner._tree._processes():
                     if process.cmdline()[3:4] == [{MODULE!r}]:
-                        exe = f"/proc/{{process.pid}}/exe"
-                        found.append([os.readlink(exe), os.access(exe, os.W_OK), str(process.uids().real)])
-                        try:
-                            open(exe, "r+b").write(b"x")
-                            found[-1].append("written")
-                        except OSError as error:
-                            found[-1].append(type(error).__name__)
+                        found.append([str(process.uids().real)])
+                        for way in ways:
+                            try:
+                                way(f"/proc/{{process.pid}}/exe")
+                                found[-1].append("done")
+                            except OSError as error:
+                                found[-1].append(error.errno)
                 runner.close()
         print(json.dumps([reason, found]))
     """
@@ -265,6 +365,7 @@ def test_a_plain_users_runner_does_not_run_the_users_own_file(name, forked):
         pytest.skip(reason)
     # with its parent, which stays in the sandbox
     assert len(found) == forked
-    for exe, _, user, outcome in found:
-        assert exe.startswith("/memfd:python") and user == "1"
-        assert outcome in ("PermissionError", "OSError")
+    for user, written, *left in found:
+        # here the file is another's, which is said before that its mount is read-only
+        assert user == "1" and written in (errno.EACCES, errno.EROFS)
+        assert left == [errno.EROFS] * 3

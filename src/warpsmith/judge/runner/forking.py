@@ -9,7 +9,6 @@ stdin.
 
 import contextlib
 import ctypes
-import fcntl
 import gc
 import importlib
 import json
@@ -26,14 +25,16 @@ from warpsmith.sandbox.entering import CannotEnterError, become, enter, find
 MODULES = ("warpsmith.judge.runner.inside", "warpsmith.sim.cuda_module")
 """None that asks CUDA anything as it is imported, as torch.utils.cpp_extension does."""
 MAX_REQUEST = 1 << 16
-PATIENCE_S = 5.0
 _DEATH_SIGNAL, _SUBREAPER = 1, 36
+_CLONE_NEWUSER, _CLONE_NEWNS = 0x10000000, 0x20000
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND = 0x1, 0x20, 0x1000
 
 
 def main() -> None:
     """Serves until CONTROL's other end is gone; never returns."""
-    if os.geteuid() != 0 and os.readlink("/proc/self/exe") == os.path.realpath(sys.executable):
-        _run_a_copy()
+    out_of_reach = os.geteuid() == 0 or bool(os.statvfs("/proc/self/exe").f_flag & os.ST_RDONLY)
+    if not out_of_reach:
+        _run_out_of_reach()
     control, listener = (socket.socket(fileno=int(word)) for word in sys.argv[1:3])
     libc = ctypes.CDLL(None)
     libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
@@ -47,41 +48,70 @@ def main() -> None:
     poller = select.poll()
     poller.register(control, select.POLLIN | select.POLLHUP)
     poller.register(listener, select.POLLIN)
+    # nobody waits for another's request: who connects and is slow to send one is heard when it comes
+    clients: dict[int, socket.socket] = {}
     while True:
         ready = {fd for fd, _ in poller.poll()}
         if control.fileno() in ready:
             os._exit(0)
-        client, _ = listener.accept()
-        client.settimeout(PATIENCE_S)
-        # who connects and sends nothing, or ends meanwhile, wants nothing
-        with client, contextlib.suppress(OSError):
-            data, fds, _, _ = socket.recv_fds(client, MAX_REQUEST, 2)
-            if len(fds) == 2 and os.fork() == 0:
-                _runner(json.loads(data), channel=fds[0], sandbox=socket.socket(fileno=fds[1]))
-            for fd in fds:
-                os.close(fd)
+        if listener.fileno() in ready:
+            client, _ = listener.accept()
+            clients[client.fileno()] = client
+            poller.register(client, select.POLLIN)
+        for fd in ready & clients.keys():
+            poller.unregister(fd)
+            with clients.pop(fd) as client:
+                if out_of_reach:
+                    _answer(client)
 
 
-def _run_a_copy() -> None:
-    """Starts this program anew from a sealed copy of the interpreter in memory; never returns.
+def _run_out_of_reach() -> None:
+    """Starts this program anew from a read-only mount of the interpreter; returns only where that is forbidden.
 
     In a runner /proc/self/exe leads past the sandbox's mounts to the file that this process runs. Seen from outside a
-    plain user's runners are that user, whose file it is: they could write to it. Root's runners are somebody else.
+    plain user's runners are that user, whose file it is: they could write to it, or leave something for the next in
+    its mode, times and attributes, as they could with a copy. Root's runners are somebody else.
     """
-    copy = os.memfd_create("python", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
-    with open(os.path.realpath(sys.executable), "rb") as file:
-        while part := file.read(1 << 20):
-            os.write(copy, part)
-    seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-    fcntl.fcntl(copy, fcntl.F_ADD_SEALS, seals)
+    program = os.path.realpath(sys.executable).encode()
+    ours, theirs = socket.socketpair()
+    if os.fork() == 0:
+        # where this is forbidden a plain user can make no sandbox either; the mount stays while its file is open
+        try:
+            libc = ctypes.CDLL(None)
+            kept = os.statvfs(program).f_flag & (os.ST_NOSUID | os.ST_NODEV)
+            if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS) == 0:
+                libc.mount(program, program, None, _MS_BIND, None)
+                libc.mount(None, program, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept, None)
+            socket.send_fds(theirs, [b"."], [os.open(program, os.O_RDONLY)])
+        finally:
+            os._exit(0)
+    theirs.close()
+    _, (file, *_), _, _ = socket.recv_fds(ours, 1, 1)
+    os.wait()
+    os.set_inheritable(file, False)
+    if not os.fstatvfs(file).f_flag & os.ST_RDONLY:
+        return
     module = "warpsmith.judge.runner.forking"
-    os.execve(f"/proc/self/fd/{copy}", [sys.executable, "-I", "-m", module, *sys.argv[1:]], os.environ)
+    os.execve(f"/proc/self/fd/{file}", [sys.executable, "-I", "-m", module, *sys.argv[1:]], os.environ)
 
 
-def _runner(request: dict, channel: int, sandbox: socket.socket) -> None:
+def _answer(client: socket.socket) -> None:
+    """Forks a runner; who has ended meanwhile, or sent no descriptors, wants none."""
+    fds: list[int] = []
+    with contextlib.suppress(OSError):
+        data, fds, _, _ = socket.recv_fds(client, MAX_REQUEST, 2, socket.MSG_DONTWAIT)
+        if len(fds) == 2 and os.fork() == 0:
+            _runner(data, *fds)
+    # also where nothing could be forked: the sandbox ends then
+    for fd in fds:
+        os.close(fd)
+
+
+def _runner(data: bytes, channel: int, end: int) -> None:
     """The runner's own process, from its entering the sandbox to its end; never returns."""
     code = 1
     try:
+        request, sandbox = json.loads(data), socket.socket(fileno=end)
         place = find(sandbox)
         enter(place, sandbox)
         os.setsid()

@@ -54,7 +54,7 @@ class ForkServer:
         self._control, theirs = socket.socketpair()
         with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             self._socket.unlink(missing_ok=True)
-            with _short(self._socket) as path:
+            with short_path(str(self._socket)) as path:
                 listener.bind(path)
             listener.listen(WAITING)
             fds = (theirs.fileno(), listener.fileno())
@@ -80,13 +80,14 @@ class ForkServer:
 
 
 @contextlib.contextmanager
-def _short(path: Path) -> Iterator[str]:
-    """The same file by a name that a socket's address has room for: 107 bytes, and temporary folders can be deep."""
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+def short_path(path: str) -> Iterator[str]:
+    """Another path to it: a socket's has at most 107 bytes."""
+    folder, name = os.path.split(path)
+    at = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
+        yield f"/proc/self/fd/{at}/{name}"
     finally:
-        os.close(folder)
+        os.close(at)
 
 
 def fork_runner(
@@ -100,7 +101,7 @@ def fork_runner(
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         try:
-            with _short(Path(address)) as path:
+            with short_path(address) as path:
                 client.connect(path)
         except OSError:
             return None
