@@ -17,7 +17,8 @@ from warpsmith.judge.instruments.ncu_request import ProfileRequest
 from warpsmith.judge.job import JobFolder
 from warpsmith.judge.reference.model import Reference
 from warpsmith.judge.runner import loopback
-from warpsmith.judge.runner.process import KEPT_ENVIRONMENT, describe_exit
+from warpsmith.judge.runner.forkserver import KEPT_ENVIRONMENT
+from warpsmith.judge.runner.process import describe_exit
 from warpsmith.sandbox import by_name
 from warpsmith.sandbox.process import ProcessEnd, run_tree
 from warpsmith.sim.sanitizer import report_texts
