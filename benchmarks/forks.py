@@ -8,11 +8,15 @@ seconds from call to verdict, and processor seconds of the whole machine meanwhi
 
 import argparse
 import statistics
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
 
 from common import RESULTS, save
+
+sys.path.append(str(Path(__file__).parent.parent))
+from tests.judge.samples import submission, task
 
 from warpsmith.compile import LocalCompiler
 from warpsmith.gpu.pool import WorkerPool
@@ -22,46 +26,10 @@ from warpsmith.judge.service import LocalJudge
 from warpsmith.recipes.fleet import WARM, default_arch
 from warpsmith.sandbox import best_available
 from warpsmith.sandbox.process import Tree
-from warpsmith.types import Device, Status, Submission, Task
+from warpsmith.types import Device, Status
 from warpsmith.types.protocols import JudgeSettings
 
 BLOCK = 5
-TASK = Task(
-    name="scaled",
-    code="""
-import torch
-class Model(torch.nn.Module):
-    def forward(self, x):
-        return x * 2.0 + 1.0
-def get_inputs():
-    return [torch.randn(64, 64)]
-def get_init_inputs():
-    return []
-""",
-)
-HONEST = Submission(
-    files={
-        "model_new.py": """
-import torch
-import cuda_extension
-class ModelNew(torch.nn.Module):
-    def forward(self, x):
-        out = torch.empty_like(x)
-        cuda_extension.scaled(out, x, x.numel())
-        return out
-""",
-        "kernels/scaled.cu": """
-#include <cuda_runtime.h>
-__global__ void scaled(float* out, const float* x, int n) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) out[i] = x[i] * 2.0f + 1.0f;
-}
-extern "C" void scaled_launcher(float* out, const float* x, int n, cudaStream_t stream) {
-    scaled<<<(n + 255) / 256, 256, 0, stream>>>(out, x, n);
-}
-""",
-    }
-)
 
 
 def processor_s() -> float:
@@ -103,7 +71,7 @@ def main() -> None:
 def judged(judge: LocalJudge, settings: JudgeSettings) -> dict[str, float]:
     """Both kinds of seconds of one judgement, which must pass."""
     begun, busy = time.perf_counter(), processor_s()
-    verdict = judge.judge(TASK, HONEST, settings)
+    verdict = judge.judge(task(), submission(), settings)
     assert verdict.status is Status.PASSED, verdict.detail
     return {
         "wall_s": round(time.perf_counter() - begun, 3),

@@ -15,6 +15,7 @@ A run's own fleet judges one small honest kernel, built before, over and over. M
 import argparse
 import queue
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -22,7 +23,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from common import RESULTS, save
-from forks import HONEST, TASK
+
+sys.path.append(str(Path(__file__).parent.parent))
+from tests.judge.samples import submission, task
 
 from warpsmith.recipes.fleet import LocalFleet, Station
 from warpsmith.types import Device, Status
@@ -68,7 +71,7 @@ def measured(device: Device, jobs: int, count: int, *, measure: bool) -> dict:
         def one(number: int) -> dict:
             station = stations.get()
             begun = time.perf_counter()
-            verdict = station.judge.judge(TASK, HONEST, settings)
+            verdict = station.judge.judge(task(), submission(), settings)
             ended = time.perf_counter()
             stations.put(station)
             assert verdict.status in (Status.PASSED, Status.UNSTABLE), verdict.detail
@@ -82,13 +85,14 @@ def measured(device: Device, jobs: int, count: int, *, measure: bool) -> dict:
 
 
 def told(calls: list[dict], files: list[dict[str, float]], jobs: int) -> dict:
-    """The parts' medians. A call's folder is the one whose verdict appeared last before it returned."""
+    """The parts' medians over calls whose folder was seen: the one whose verdict appeared last before it returned."""
     parts: dict[str, list[float]] = {}
     for call in calls:
-        mine = max(
-            (f for f in files if call["begun"] < f["verdict.json"] <= call["ended"] + POLL_S),
-            key=lambda noted: noted["verdict.json"],
-        )
+        seen = [f for f in files if call["begun"] < f["verdict.json"] <= call["ended"] + POLL_S]
+        if not seen:
+            # its folder went between two looks
+            continue
+        mine = max(seen, key=lambda noted: noted["verdict.json"])
         inside = sum(seconds for name, seconds in call["phases"].items() if name != "compile")
         found = {
             "start": mine["go.json"] - call["begun"],
@@ -106,6 +110,7 @@ def told(calls: list[dict], files: list[dict[str, float]], jobs: int) -> dict:
     wall_s = max(c["ended"] for c in calls) - min(c["begun"] for c in calls)
     return {
         "judgements": len(calls),
+        "seen": len(parts.get("all", ())),
         "an_hour": round(3600 * len(calls) / wall_s),
         "median_s": {name: round(statistics.median(values), 3) for name, values in parts.items()},
     }

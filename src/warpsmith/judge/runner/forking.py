@@ -91,8 +91,7 @@ def _run_out_of_reach() -> None:
     os.set_inheritable(file, False)
     if not os.fstatvfs(file).f_flag & os.ST_RDONLY:
         return
-    module = "warpsmith.judge.runner.forking"
-    os.execve(f"/proc/self/fd/{file}", [sys.executable, "-I", "-m", module, *sys.argv[1:]], os.environ)
+    os.execve(f"/proc/self/fd/{file}", [sys.executable, *sys.orig_argv[1:]], os.environ)
 
 
 def _answer(client: socket.socket) -> None:
